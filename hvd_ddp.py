@@ -4,37 +4,38 @@ import runpy
 import sys
 from pathlib import Path
 
-from bench import version  # it ends an old Python, for which this file has to parse
+from bench import called, version  # it ends an old Python, for which this file has to parse
 
 ROOMS = {
     "bench": "measure one configuration, or look at the machine: bench doctor",
     "slurm": "turn a study into job scripts; run, follow and resume them",
     "plots": "turn run logs into figures, tables and a report",
 }
-_LIST = "\n".join(f"  {room}  {job}" for room, job in ROOMS.items())
-USAGE = f"""\
+USAGE = """\
 usage: hvd-ddp ROOM ...
 
-{_LIST}
+rooms:
+{}
 
-hvd-ddp ROOM --help says more; hvd-ddp --version prints the version."""
+options:
+  -h, --help   show this help; after a room, its own
+  --version    print the version and stop
+
+example: hvd-ddp slurm run local""".format(
+    "\n".join("  {:11}  {}".format(*row) for row in ROOMS.items())
+)
 
 
 def main() -> int:
     """Run a room as `python -m` does; without one, say which there are."""
     room = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if room in ROOMS:
-        from bench import called
-
         called.COMMAND = "hvd-ddp"
         sys.path.append(str(Path.cwd()))  # last: the user's own models and data sets
         del sys.argv[1]
         runpy.run_module(room, run_name="__main__", alter_sys=True)
-        return 0
-    if room == "--version":
-        print(version())
-    elif room in ("-h", "--help"):
-        print(USAGE)
+    elif room in ("-h", "--help", "--version"):
+        print(version() if room == "--version" else USAGE)
     else:
         print(f"error: {room!r} is none of {', '.join(ROOMS)}; try hvd-ddp --help", file=sys.stderr)
         return 2

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError, parse_argv
@@ -31,27 +32,20 @@ from bench.record.quiet import NOISY, Watch
 from bench.record.unfinished import set_aside
 from bench.streams import say
 
+_TOOLS = {
+    "doctor": "bench.tools.doctor.command",
+    "parity": "bench.tools.parity",
+    "collectives": "bench.tools.collectives.command",
+    "timeline": "bench.tools.timeline",
+}
 Run = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked
 
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 ok, 1 failed, 2 wrong input, 128 + n ended by signal n."""
-    if argv[:1] == ["doctor"]:
-        from bench.tools.doctor.command import main as doctor
-
-        return doctor(argv[1:])
-    if argv[:1] == ["parity"]:
-        from bench.tools.parity import main as parity
-
-        return parity(argv[1:])
-    if argv[:1] == ["collectives"]:
-        from bench.tools.collectives.command import main as collectives
-
-        return collectives(argv[1:])
-    if argv[:1] == ["timeline"]:
-        from bench.tools.timeline import main as timeline
-
-        return timeline(argv[1:])
+    if argv and (tool := _TOOLS.get(argv[0])):
+        main_of_tool: Callable[[list[str]], int] = import_module(tool).main
+        return main_of_tool(argv[1:])
     return start(partial(parse_argv, argv), opening, _training)
 
 

@@ -1,70 +1,108 @@
-"""What python -m slurm and python -m plots share: --version, and a mistake in one line."""
+"""What python -m slurm and python -m plots share: commands, and a mistake in one line."""
 
 from __future__ import annotations
 
+import inspect
+import io
+import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
-
-import typer
+import textwrap
+from collections.abc import Callable, Sequence
 
 from bench import version
-from bench.config import UsageError
 from bench.missing import explain_missing, fitting
+from bench.options import COLUMNS, Options, UsageError, near, wrapped
 
 _MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length
 
 
-def _print_version(requested: bool) -> None:
-    if requested:
-        typer.echo(version())
-        raise typer.Exit
+class Command(Options):
+    """One command of a program."""
+
+    def run(self) -> int | None:
+        """Do it; the exit code, 0 for None."""
+        raise NotImplementedError
 
 
-_VERSION = typer.Option(
-    "--version", help="print the version and stop", callback=_print_version, is_eager=True
-)
-Version = Annotated[bool, _VERSION]
+class Group(dict[str, "type[Command] | Group"]):
+    """Commands by their word, of a program or of a word of its own; and what they are for."""
+
+    def __init__(self, about: str, example: str = "", **commands: type[Command] | Group) -> None:
+        super().__init__(commands)
+        self.about, self.example = about, example
 
 
-def new_app(text: str) -> typer.Typer:
-    """Commands in plain text; `text`: what they are for."""
-    help_options = {"help_option_names": ["-h", "--help"]}
-    return typer.Typer(
-        add_completion=False, rich_markup_mode=None, help=text, context_settings=help_options
-    )
-
-
-def call(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> int:
+def call(prog: str, program: Group, argv: Sequence[str] | None = None) -> int:
     """Exit code: the command's own, 2 for the user's mistake, 130 after Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8, whatever the locale
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    return reported(lambda: _call(prog, program, sys.argv[1:] if argv is None else argv))
+
+
+def _call(prog: str, commands: Group, argv: Sequence[str]) -> int | None:
+    word, rest = (argv[0], argv[1:]) if argv else ("", [])
+    if word in ("-h", "--help"):
+        print(fitting(_overview(prog, commands)))
+        return 0
+    if word == "--version":
+        print(version())
+        return 0
+    if (command := commands.get(word)) is None:
+        problem = f"unknown command {word!r}" if word else "no command is named"
+        hint = near(word, commands) or f"; choose one of {', '.join(commands)}"
+        raise UsageError(f"{problem}{hint}; see {prog} --help")
+    if isinstance(command, Group):
+        return _call(f"{prog} {word}", command, rest)
+    return command.read(rest, f"{prog} {word}").run()
+
+
+def _overview(prog: str, commands: Group) -> str:
+    """The help of a program: its commands and what each is for."""
+    lines = [f"usage: {prog} COMMAND [options]", "", wrapped(commands.about), "", "commands:"]
+    for name, command in commands.items():
+        text = command.about if isinstance(command, Group) else inspect.getdoc(command) or ""
+        lines.append(_row(name, text.split("\n\n")[0]))
+    lines += ["", "options:", _row("-h, --help", "show this help; after a command, its own")]
+    lines.append(_row("--version", "print the version and stop"))
+    return "\n".join([*lines, *(["", f"example: {commands.example}"] if commands.example else [])])
+
+
+def _row(name: str, text: str) -> str:
+    return textwrap.fill(text, COLUMNS, initial_indent=f"  {name:11}  ", subsequent_indent=" " * 15)
+
+
+def reported(do: Callable[[], int | None]) -> int:
+    """The exit code of `do`; what it raises of a user's mistakes is a line on standard error."""
     trace = ""  # of the user's own code
     try:
-        return app(argv, standalone_mode=False, prog_name=fitting(name)) or 0
-    except typer.Exit as ending:
-        return ending.exit_code
-    except typer.Abort:
+        code = do() or 0
+        sys.stdout.flush()
+        return code
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else int(bool(ending.code))
+    except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # a reader that has gone, as `head`
+        _drop_output()
+        return 1
     except ImportError as error:  # some are loaded only where they are needed
         text = explain_missing(error)
     except UsageError as error:
         text, trace = str(error), getattr(error, "trace", "")
     except OSError as error:
         text = f"{error.filename or 'standard output'}: {error.strerror or error}"
-    except typer.TyperException as error:
-        text = f"{_message(error)}; see {name} --help"
-    print(
-        f"error: {_one_line(fitting(text))}",
-        *filter(None, [trace]),
-        sep="\n",
-        file=sys.stderr,
-        flush=True,
-    )
+        if error.filename is None:
+            _drop_output()
+    lines = [f"error: {_one_line(fitting(text))}", *filter(None, [trace])]
+    print(*lines, sep="\n", file=sys.stderr, flush=True)
     return 2
 
 
-def _message(error: Any) -> str:
-    text = error.format_message() if hasattr(error, "format_message") else str(error)
-    return str(text).replace("Value error, ", "").rstrip(". \n")
+def _drop_output() -> None:
+    """Let the end of this process not try again to write what cannot be written."""
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - no path
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _one_line(text: str) -> str:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import shlex
 import tarfile
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from bench.config import UsageError
+from bench.options import Shown
 
 
-def require_parent(path: Path) -> None:
+def require_parent(path: Path) -> Path:
     """A file is written where a folder is, and none is made for it. Raises UsageError."""
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
+    return path
 
 
-def require_folder(folder: Path) -> None:
+def require_folder(folder: Path) -> Path:
     """Raises UsageError for what is no folder, such as an archive that is not unpacked."""
     if folder.is_file() and tarfile.is_tarfile(folder):
         unpack = f"tar xzf {shlex.quote(str(folder))}"
@@ -24,3 +29,13 @@ def require_folder(folder: Path) -> None:
         )
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
+    return folder
+
+
+ExistingFolder = Annotated[Path, AfterValidator(require_folder)]
+StudyPath = Annotated[
+    ExistingFolder,
+    Shown("STUDY"),
+    Field(description="a study's folder, results/STUDY, with runs/*.jsonl or logs.tar.gz in it"),
+]
+NewFile = Annotated[Path, AfterValidator(require_parent)]

@@ -10,7 +10,7 @@ from bench.config import UsageError
 from bench.study.status import seconds_left
 from slurm import here
 from slurm.driver.closing import new_session
-from slurm.session import StudyOptions, Work, open_work
+from slurm.session import Work, open_work
 from slurm.waves import Standing, look
 
 
@@ -18,7 +18,7 @@ from slurm.waves import Standing, look
 class Loop:
     """One command: its time, what it has learnt of a launch's, and how it ended."""
 
-    options: StudyOptions
+    work: Work
     lock: IO[str]
     budget_s: int | None
     began: float  # time.monotonic() of the command
@@ -26,11 +26,11 @@ class Loop:
     stopped_by: int | None = None  # a signal
     more: bool = False  # whether another command would go on though all runs are ok
 
-    def work(self) -> None:
+    def go_on(self) -> None:
         """Go on until `decide` says why not, a run is not ok, or a signal comes."""
         session, goal = new_session(), 0
         while self.stopped_by is None:
-            work = open_work(self.options, locked=True)
+            self.work = work = self._open()
             if why := here.not_one_machine(work):
                 raise UsageError(why)
             work.folder.keep_study(work.text)
@@ -52,7 +52,10 @@ class Loop:
             if why:
                 return
             if self.stopped_by is None:
-                self._wave(open_work(self.options, locked=True, launches=goal), done, session)
+                self._wave(self._open(goal), done, session)
+
+    def _open(self, launches: int | None = None) -> Work:
+        return open_work(self.work.options, True, launches, self.work)
 
     def _standing(self, work: Work, done: int, settled: bool) -> Standing:
         """With the time of a launch as the last ones took, else as estimated."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from typer import Argument, Option
+from pydantic import BeforeValidator
 
 from bench.config import UsageError
+from bench.options import Shown, option
+from bench.shell import Command
 from bench.study.definition import Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
@@ -28,75 +27,71 @@ from slurm.render import render_batch, render_job, render_report
 from slurm.site import Site
 from slurm.tables import Layout
 
-Count = int | None
-Command = Callable[..., Any]
-
+_SITE = "a name in slurm/sites, or the path of your own"
 # said wherever an order is shown that no run will have
 PREVIEW = "the order is a preview with seed 0: the first run draws the study's seed"
 
 
-def _results(text: str | Path) -> Path:
-    if not str(text):
+def _named_folder(text: object) -> object:
+    if text == "":
         raise UsageError(f"--results is empty; name a folder, or leave it out: {RESULTS}")
-    return Path(text)
+    return text
 
 
-def _up_to(most: int, text: str) -> Any:
-    return Option(min=1, max=most, help=text)
+def _node_counts(text: object) -> object:
+    """'1,2,4' as numbers."""
+    if not isinstance(text, str):
+        return text
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(re.fullmatch("[0-9]{1,9}", word) and int(word) for word in words):
+        raise UsageError(f"--nodes {text!r} is no list of node counts; write --nodes 1,2,4")
+    return tuple(dict.fromkeys(int(word) for word in words))
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """What the command line says; every command takes some of these options."""
+OF_JOBS = ("minutes", "account", "layout", "noise")  # meaningless without a scheduler
 
-    study: Annotated[
-        str,
-        Argument(metavar="STUDY", help="a study file, a study's folder, or a shipped study's name"),
-    ]
-    site: Annotated[str, Option(help="a name in slurm/sites, or the path of your own")] = "local"
-    results: Annotated[
-        Path, Option(metavar="FOLDER", parser=_results, help="folder with one folder per study")
-    ] = RESULTS
-    blocks: Annotated[
-        Count, _up_to(MAX_BLOCKS, "in all, and no more; default: until it is settled")
-    ] = None
-    nodes: Annotated[str | None, Option(metavar="1,2,4", help="instead of the study's own")] = None
-    time_limit_s: Annotated[Count, _up_to(MAX_SECONDS, "seconds a run may take")] = None
-    minutes: Annotated[Count, _up_to(MAX_SECONDS // 60, "of each job; default: as needed")] = None
-    account: Annotated[str, Option(help="project that is charged, where the site wants one")] = ""
-    layout: Annotated[
-        Layout | None, Option(help="'blocks': a job per node count; 'single': one of a whole block")
-    ] = None
-    noise: Annotated[
-        float | None, Option(min=0, max=10, help="paired sd, 0.01 is 1 %; default: as measured")
-    ] = None
+
+class StudyOptions(Command):
+    """What a command on a study is told of study, site and jobs."""
+
+    hidden: ClassVar[tuple[str, ...]] = OF_JOBS
+
+    study: str = option(
+        ..., "a study file, a study's folder, or a shipped study's name", shown=Shown("STUDY")
+    )
+    site: str = option("local", _SITE)
+    results: Annotated[Path, BeforeValidator(_named_folder)] = option(
+        RESULTS, "folder with one folder per study", shown=Shown(metavar="FOLDER")
+    )
+    blocks: int | None = option(
+        None, "in all, and no more; default: until it is settled", ge=1, le=MAX_BLOCKS
+    )
+    nodes: Annotated[tuple[int, ...], BeforeValidator(_node_counts), Shown(metavar="1,2,4")] = (
+        option((), "instead of the study's own")
+    )
+    time_limit_s: int | None = option(None, "seconds a run may take", ge=1, le=MAX_SECONDS)
+    minutes: int | None = option(
+        None, "of each job; default: as needed", ge=1, le=MAX_SECONDS // 60
+    )
+    account: str = option("", "project that is charged, where the site wants one")
+    layout: Layout | None = option(
+        None, "'blocks': a job per node count; 'single': one of a whole block"
+    )
+    noise: float | None = option(None, "paired sd, 0.01 is 1 %; default: as measured", ge=0, le=10)
 
     def words(self) -> list[str]:
         """The same on a command line; launches begun are on record in the study's folder."""
         words = [self.study, "--site", self.site]
         for name in ("results", "nodes", "time_limit_s", "minutes", "account", "layout"):
             if (value := getattr(self, name)) and value != RESULTS:
-                words += [f"--{name.replace('_', '-')}", str(value)]
+                words += self.to_words(name)
         return words
 
 
-def with_options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
-    """Give a command these fields as a `StudyOptions` first; `cluster`: it needs a site."""
-    fields = dict(inspect.signature(StudyOptions, eval_str=True).parameters)
-    if cluster:
-        fields["site"] = fields["site"].replace(default=inspect.Parameter.empty)
+class ClusterOptions(StudyOptions):
+    """The same where jobs go to a site that has to be named."""
 
-    def decorate(function: Command) -> Command:
-        @functools.wraps(function)
-        def called(**values: Any) -> Any:
-            return function(StudyOptions(**{name: values.pop(name) for name in names}), **values)
-
-        _, *of_command = inspect.signature(function, eval_str=True).parameters.values()
-        shared = [fields[name] for name in names]
-        called.__signature__ = inspect.Signature([*shared, *of_command])  # type: ignore[attr-defined]
-        return called
-
-    return decorate
+    site: str = option(..., _SITE)
 
 
 @dataclass(frozen=True)
@@ -167,13 +162,19 @@ class Work:
         return render_report(self.study, self.request, self.folder.path, again)
 
 
-def open_work(options: StudyOptions, locked: bool = False, launches: int | None = None) -> Work:
+def open_work(
+    options: StudyOptions,
+    locked: bool = False,
+    launches: int | None = None,
+    earlier: Work | None = None,
+) -> Work:
     """Read all that `options` name, change nothing; `locked`: nobody else can run these runs.
 
-    `launches`: how many to go on to now, of those that are asked for or may be added.
+    `launches`: how many to go on to now, of those that are asked for or may be added. `earlier`:
+    the same a while ago, of which logs that are ok are not read again.
     """
     source = find_study(options.study)
-    written, site, nodes = read_study(source), read_site(options.site), _numbers(options.nodes)
+    written, site, nodes = read_study(source), read_site(options.site), options.nodes
     site = site.laid_out(options.layout) if options.layout else site
     study = fit(written, site, nodes, source)
     if options.time_limit_s:
@@ -194,11 +195,22 @@ def open_work(options: StudyOptions, locked: bool = False, launches: int | None 
     if kept is not None:  # more may have been added since: the runs name the study as planned
         study = study.model_copy(update={"blocks": kept.blocks})
     job_is_running = not locked and folder.is_locked()
-    runs = [run for block in plan(study, blocks, folder.runs) for run in block]
     request = Request(site, options.account, options.minutes)
-    statuses = [look(run, job_is_running) for run in runs]
+    statuses = _statuses(study, folder, blocks, job_is_running, earlier)
     preview = unseeded and kept is None and not locked
     return Work(text, study, request, folder, blocks, statuses, preview, options)
+
+
+def _statuses(
+    study: Study, folder: StudyFolder, blocks: int, job_is_running: bool, earlier: Work | None
+) -> list[RunStatus]:
+    """How all runs of these blocks stand; logs that `earlier` holds as ok are not read again."""
+    complete: dict[str, RunStatus] = {}
+    if earlier is not None and earlier.study == study:
+        again = {run.id for run in earlier.todo}
+        complete = {s.run.id: s for s in earlier.statuses if s.run.id not in again}
+    runs = [run for block in plan(study, blocks, folder.runs) for run in block]
+    return [complete.get(run.id) or look(run, job_is_running) for run in runs]
 
 
 def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
@@ -233,16 +245,6 @@ def _seed(kept: Study | None, locked: bool) -> tuple[int, str]:
     if kept is None and not locked:
         return 0, "a preview"
     return kept.seed if kept else secrets.randbits(31), "drawn at the first run"
-
-
-def _numbers(nodes: str | None) -> tuple[int, ...]:
-    """'1,2,4' as numbers."""
-    if nodes is None:
-        return ()
-    words = [word.strip() for word in nodes.split(",") if word.strip()]
-    if not words or not all(re.fullmatch("[0-9]{1,9}", word) and int(word) for word in words):
-        raise UsageError(f"--nodes {nodes!r} is no list of node counts; write --nodes 1,2,4")
-    return tuple(dict.fromkeys(int(word) for word in words))
 
 
 def short(path: Path, follow: bool = True) -> Path:

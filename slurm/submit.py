@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from bench.called import command
 from bench.config import UsageError
-from bench.study.folder import StudyFolder
 from slurm import slurm_commands, states
 from slurm.directives import REPORT, job_name
 from slurm.fit import Job, ids_with
-from slurm.session import StudyOptions, Work, open_work
+from slurm.session import Work, open_work
 from slurm.site import Site
 from slurm.slurm_commands import Queued
 from slurm.states import REPORTED, JobState
@@ -36,67 +34,81 @@ def next_wave(work: Work) -> tuple[int, str]:
     return standing.decide()[0], standing.say(verdict)
 
 
-def submit_missing(
-    options: StudyOptions, report: bool = True, launches: int | None = None
-) -> Iterator[str]:
+def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done, and with `report` one that reports
     when they have ended; lines to print, as it goes. Doing it again changes nothing.
 
-    `launches`: those of the next wave.
-
     Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
-    scripts(
-        work := open_work(options, launches=launches)
-    )  # every mistake comes out before anything is made
-    check_shared(work.site, work.folder.path)
-    unseeded = work.preview
+    scripts(work)  # every mistake comes out before anything is made
     slurm_commands.find("sbatch")
     _require_queue(work)
     with work.folder.lock() as lock:
         # another submitter may have been faster, and its jobs too
-        work = open_work(options, locked=True, launches=launches)
-        texts = scripts(work)
-        queue = _require_queue(work)
-        _adopt(work, lock, queue, unseeded and work.folder.kept() is None)
-        known = states.job_states(work, queue)
+        drawn = work.preview and work.folder.kept() is None
+        work = open_work(work.options, locked=True, launches=work.blocks, earlier=work)
+        texts, queue = scripts(work), _require_queue(work)
+        jobs = states.job_states(work, queue)
+        if drawn:
+            _refuse_preview(work, jobs)
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
-        before = known.pop(REPORT, JobState(REPORTED))
-        after = [job.id for job in known.values() if job.in_progress]
-        at_work: set[str] = set()
-        refused = None
-        room = (work.site.limits.max_submitted or 10**6) - len(queue)
-        for job in work.jobs:
-            if names := _at_work(job, work, known):
-                for name in names:
-                    if name not in at_work:
-                        yield f"{name}  {known[name].state} as job {known[name].id}"
-                at_work |= set(names)
-            elif room <= 0:
-                rule = f"the site takes {work.site.limits.max_submitted} jobs of a user"
-                yield f"{job.id}  not submitted: {rule}; resume later"
-            elif refused:
-                yield f"{job.id}  not submitted"
-            else:
-                try:
-                    waits_for = after if work.site.policy.one_at_a_time else ()
-                    after.append(_submit(work, lock, job, texts[job.id], waits_for))
-                except UsageError as error:
-                    refused = error
-                    yield f"{job.id}  not submitted"
-                    continue
-                room -= 1
-                yield f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs"
+        before = jobs.pop(REPORT, JobState(REPORTED))
+        after = [job.id for job in jobs.values() if job.in_progress]
+        room = (work.site.limits.max_submitted or 10**6) - len(queue) + len(after)
+        refusal = yield from _submit_each(work, lock, jobs, texts, after, room)
         if report and after:
             pending = before.id if before.state == "pending" else ""
-            yield f"{REPORT}  {_chain(work, lock, after, pending, room)}"
+            yield f"{REPORT}  {_chain(work, lock, after, pending, room - len(after))}"
         elif report and not before.in_progress and before.state != REPORTED:
             yield f"{REPORT}  {states.no_report(work, before)}"
         elif not work.jobs:
             yield f"all {len(work.statuses)} runs are ok; nothing to submit"
-    if refused:
-        raise refused
+    if refusal:
+        raise refusal
+
+
+def _submit_each(
+    work: Work,
+    lock: IO[str],
+    jobs: Mapping[str, JobState],
+    texts: Mapping[str, str],
+    after: list[str],
+    room: int,
+) -> Generator[str, None, UsageError | None]:
+    """Submit what is not at work while fewer than `room` are, and add it to `after`."""
+    at_work: set[str] = set()
+    refusal = None
+    for job in work.jobs:
+        if names := _at_work(job, work, jobs):
+            for name in names:
+                if name not in at_work:
+                    yield f"{name}  {jobs[name].state} as job {jobs[name].id}"
+            at_work |= set(names)
+        elif len(after) >= room:
+            rule = f"the site takes {work.site.limits.max_submitted} jobs of a user"
+            yield f"{job.id}  not submitted: {rule}; resume later"
+        else:
+            try:
+                if refusal is None:
+                    waits_for = after if work.site.policy.one_at_a_time else ()
+                    after.append(_submit(work, lock, job, texts[job.id], waits_for))
+            except UsageError as error:
+                refusal = error
+            if refusal is None:
+                yield f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs"
+            else:
+                yield f"{job.id}  not submitted"
+    return refusal
+
+
+def _refuse_preview(work: Work, jobs: Mapping[str, JobState]) -> None:
+    """Raise UsageError for a job by hand: it has the preview's order, and a seed is drawn now."""
+    for name, job in jobs.items():
+        if job.in_progress:
+            by_hand = f"job {job.id}, {job_name(work.study, name)}, was submitted by hand"
+            cure = "write seed = 0 into the study, or cancel the job"
+            raise UsageError(f"{by_hand} in the order of the preview; {cure}")
 
 
 def scripts(work: Work) -> dict[str, str]:
@@ -105,12 +117,6 @@ def scripts(work: Work) -> dict[str, str]:
     work.folder.check_own()
     work.folder.check_way(slurm=True)
     return {job.id: work.batch_script(job) for job in work.jobs}
-
-
-def check_shared(site: Site, results: Path) -> None:
-    """Raise UsageError where this folder, results or environment lie where no node sees them."""
-    if why := not_shared(site, results):
-        raise UsageError(why)
 
 
 def not_shared(site: Site, results: Path) -> str:
@@ -131,13 +137,12 @@ def not_shared(site: Site, results: Path) -> str:
     return ""
 
 
-def cancel_all(options: StudyOptions) -> list[str]:
+def cancel_all(work: Work) -> list[str]:
     """Take every job of the study out of the queue; lines to print.
 
     The report first: it would start once the others are gone, or submit more of them. These are
     looked up when nobody can submit any more.
     """
-    work = open_work(options)
     states.require_scheduler(work)
     lines = _cancel(work, report=True)
     if work.folder.path.exists():
@@ -177,15 +182,9 @@ def _submit(work: Work, lock: IO[str], job: Job, text: str, after: Sequence[str]
             work.folder.set_aside(run.log)
     script = work.folder.add_script(text, job.id)
     job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
-    _record(work, lock, script, job.id, job_id, len(job.runs))
+    facts = {**work.facts, "runs": len(job.runs), "job": job.id}
+    work.folder.record_job(lock, script, **facts, slurm_id=job_id)
     return job_id
-
-
-def _record(
-    work: Work, lock: IO[str], script: Path | None, job: str, job_id: str, runs: int, **more: object
-) -> None:
-    facts = {**work.facts, "runs": runs, "job": job}
-    work.folder.record_job(lock, script, **facts, slurm_id=job_id, **more)
 
 
 def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: int) -> str:
@@ -208,30 +207,6 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
         reason = " ".join(str(error).split())
         cure = f"when they have ended: {command('plots')} report {work.folder.path}"
         return f"not submitted: {reason}; {cure}"
-    _record(work, lock, script, REPORT, job_id, 0, after=list(after))
+    facts = {**work.facts, "runs": 0, "job": REPORT}
+    work.folder.record_job(lock, script, **facts, slurm_id=job_id, after=list(after))
     return f"submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"
-
-
-def _adopt(work: Work, lock: IO[str], queue: Sequence[Queued], drawn: bool) -> None:
-    """Record queued jobs of ours: submitted by hand, or we were killed after sbatch.
-
-    Raises UsageError where the study's seed was only now `drawn`: they have the preview's order.
-    """
-    recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
-    runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.site))
-    names = {job_name(work.study, name): name for name in (*runs, REPORT)}
-    for queued in queue:
-        foreign = queued.id in recorded or _of_another_folder(queued.command, work.folder)
-        if (name := names.get(queued.name)) is not None and not foreign:
-            if drawn:
-                by_hand = f"job {queued.id}, {queued.name}, was submitted by hand"
-                cure = "write seed = 0 into the study, or cancel the job"
-                raise UsageError(f"{by_hand} in the order of the preview; {cure}")
-            script = work.folder.keep_script(Path(queued.command), name)
-            _record(work, lock, script, name, queued.id, runs[name])
-
-
-def _of_another_folder(command: str, folder: StudyFolder) -> bool:
-    """Whether a script was kept by `submit` for another study of this name."""
-    script = Path(command)
-    return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()

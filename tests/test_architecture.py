@@ -18,6 +18,7 @@ GROUND = {
     "bench.extras",
     "bench.factory",
     "bench.missing",
+    "bench.options",
     "bench.shell",
     "bench.config",
     "bench.record",

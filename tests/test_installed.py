@@ -147,7 +147,7 @@ def test_advice_outside_a_checkout_says_where_it_is(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     cure = f"run `make -C {ROOT} setup` and start {ROOT}/.venv/bin/python, or `pip install {ROOT}`"
-    missing = f"error: typer is not installed for {sys.executable}; {cure}\n"
+    missing = f"error: pydantic is not installed for {sys.executable}; {cure}\n"
     assert (done.returncode, done.stderr) == (2, missing)
 
 

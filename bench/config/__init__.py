@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import json
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Self, get_args
+from typing import Any, ClassVar, NoReturn, Self
 
 from pydantic import ValidationError, model_validator
 
@@ -19,36 +17,29 @@ from bench.config.datasets import ON_DISK
 from bench.config.derived import Derived
 from bench.config.fields import Curve, Role, Settings, Transport, fields_with
 from bench.config.rules import check, require_text
-from bench.missing import fitting
+from bench.options import (
+    Options,
+    Parser,
+    UsageError,
+    add_options,
+    explain,
+    near,
+    new_parser,
+    read_words,
+)
 
-__all__ = ["ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings"]
-__all__ += [
-    "Transport",
-    "UsageError",
-    "explain",
-    "fields_with",
-    "make_config",
-    "near",
-    "parse_argv",
-]
-
-
-class UsageError(ValueError):
-    """The user's mistake in one line: value, rule and way out; shells print it and exit 2."""
-
-    @property
-    def text(self) -> str:
-        """The value and the rule."""
-        return str(self).partition("; ")[0]
-
-    @property
-    def cure(self) -> str:
-        """The way out; empty where the line names none."""
-        return str(self).partition("; ")[2]
+__all__ = ["ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings", "Transport"]
+__all__ += ["UsageError", "explain", "fields_with", "make_config", "near", "parse_argv"]
+__all__ += ["words_beside"]
 
 
 class RunConfig(Derived):
     """One run: one process group, one log. Raises `pydantic.ValidationError` for a broken rule."""
+
+    example: ClassVar[str] = (
+        f"mpirun -n 2 --bind-to none python -m bench --backend {REFERENCE} --world-size 2 "
+        "--batch-per-rank 16"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -69,22 +60,6 @@ class RunConfig(Derived):
         check(self)
         return self
 
-    def to_argv(self) -> list[str]:
-        """The command line that makes this config: fields that are not at their defaults."""
-        fields = type(self).model_fields.items()
-        changed = (name for name, field in fields if getattr(self, name) != field.default)
-        return [word for name in changed for word in self.to_words(name)]
-
-    def to_words(self, name: str) -> list[str]:
-        """One field on the command line, its default too; nothing for None, which has no form."""
-        value = self.model_dump(mode="json", include={name})[name]
-        if value is None:
-            return []
-        flag = _flag(name)
-        if isinstance(value, bool):
-            return [flag if value else "--no-" + flag[2:]]
-        return [flag, ",".join(value) if isinstance(value, list) else str(value)]
-
     def to_toml(self) -> str:
         """This config as a TOML file; None has no TOML form and is left out."""
         import tomlkit  # here: it takes a tenth of a second to load
@@ -92,67 +67,29 @@ class RunConfig(Derived):
         return tomlkit.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def near(name: str, valid: Iterable[str]) -> str:
-    """'; did you mean ...?' for the closest valid name, else ''."""
-    close = difflib.get_close_matches(name, list(valid), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def explain(error: ValidationError) -> str:
-    """First broken rule of a pydantic error as one line: name=value: rule."""
-    first_error = error.errors()[0]
-    location = ".".join(str(part) for part in first_error["loc"])
-    message = first_error["msg"].removeprefix("Value error, ")
-    if first_error["type"] == "extra_forbidden":
-        return f"unknown key {location!r}"
-    return f"{location}={first_error['input']!r}: {message}" if location else message
-
-
-COMMANDS = ("doctor", "parity", "collectives", "timeline")  # of python -m bench, beside a run
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises UsageError for a wrong argument, in one line, instead of printing the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-    def format_help(self) -> str:
-        return fitting(super().format_help())
+# of python -m bench, beside a run
+COMMANDS = {
+    "doctor": "look at this machine, or at a launch",
+    "parity": "compare a cell's exchanged gradients with the mean, step by step",
+    "collectives": "time a cell's collectives",
+    "timeline": "record a training step, for --emulate",
+}
+_PROG = "python -m bench"
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="python -m bench",
-        usage="python -m bench [--config FILE] [options]    "
-        f"or: python -m bench {{{','.join(COMMANDS)}}} [options]",
-        description="Measure one configuration, alone or under a launcher; write one run log.",
-        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend "
-        f"{REFERENCE} --world-size 2 --batch-per-rank 16",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
+    commands = "\n".join(f"  {name:11}  {text}" for name, text in COMMANDS.items())
+    parser = new_parser(
+        RunConfig,
+        _PROG,
+        usage=f"{_PROG} [--config FILE] [options]    or: {_PROG} COMMAND [options]",
+        about="Measure one configuration, alone or under a launcher; write one run log.",
     )
     add = parser.add_argument
     add("--version", action="store_true", help="print the version and stop")
     add("--config", type=Path, metavar="FILE", help="a .toml or .json file; flags override it")
     add("--show-config", action="store_true", help="print the checked configuration as TOML; stop")
-    group = parser.add_argument_group()
-    for name, field in RunConfig.model_fields.items():
-        if name in RunConfig.groups:
-            group = parser.add_argument_group(RunConfig.groups[name])
-        default = "" if field.default in (None, ()) else f" (default: {field.default})"
-        text = f"{field.description}{default}".replace("%", "%%")
-        if field.annotation is bool:
-            group.add_argument(_flag(name), action=argparse.BooleanOptionalAction, help=text)
-            continue
-        choices = tuple(CATALOGUE) if name == "backend" else get_args(field.annotation)
-        named = choices and all(isinstance(choice, str) for choice in choices)
-        hint = "{" + ",".join(choices) + "}" if named else name.upper()
-        group.add_argument(_flag(name), help=text, metavar=hint)
+    parser.description = f"{parser.description}\n\ncommands beside a run:\n{commands}"
     return parser
 
 
@@ -212,16 +149,10 @@ def parse_argv(argv: list[str]) -> RunConfig:
 
     --help, --version and --show-config print and exit 0.
     """
-    parser = _parser()
-    namespace, unknown = parser.parse_known_args(argv)
-    if unknown:
-        word, flags = unknown[0], [flag for x in parser._actions for flag in x.option_strings]
-        if not word.startswith("-"):
-            rule = "a run is measured by options alone"
-            hint = near(word, COMMANDS) or f"; {rule}, and other commands are {', '.join(COMMANDS)}"
-            raise UsageError(f"unknown command {word!r}{hint}")
-        raise UsageError(f"unknown option {word!r}{near(word, flags) or '; see --help'}")
-    fields = vars(namespace)
+    if argv and argv[0][:1] not in ("-", ""):
+        rule = f"a run is measured by options alone, and other commands are {', '.join(COMMANDS)}"
+        raise UsageError(f"unknown command {argv[0]!r}{near(argv[0], COMMANDS) or f'; {rule}'}")
+    fields = read_words(_parser(), argv)
     if fields.pop("version", False):
         _print_and_exit(f"{version()}\n")
     show, path = fields.pop("show_config", False), fields.pop("config", None)
@@ -229,6 +160,19 @@ def parse_argv(argv: list[str]) -> RunConfig:
     if show:
         _print_and_exit(config.to_toml())
     return config
+
+
+def words_beside(
+    model: type[Options], argv: Sequence[str], prog: str, names: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Texts of a command's own options, and of those fields of a run that it takes as well.
+
+    --help prints and exits 0; raises UsageError on an unknown word.
+    """
+    parser = new_parser(model, prog)
+    add_options(parser, RunConfig, names)
+    words = read_words(parser, argv)
+    return words, {name: words.pop(name) for name in names if name in words}
 
 
 def _print_and_exit(text: str) -> NoReturn:

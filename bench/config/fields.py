@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Flag, auto
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from bench.backends.catalogue import CATALOGUE, takers
 from bench.config.datasets import PUBLISHED
 from bench.extras import names
+from bench.options import Options, Shown, split_commas
 
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
@@ -67,18 +69,11 @@ def _count(role: Role, default: int | None, description: str, least: int = 1) ->
     return _field(role, default, description, ge=least, le=10**9)
 
 
-def _split_commas(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(filter(None, value.split(",")))
-    return tuple(value) if isinstance(value, list) else value
-
-
-class Fields(BaseModel):
+class Fields(Options):
     """Every option of a run; which of them go together is in bench/config/rules.py."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    # in --help, each group begins with this field and ends before the next
-    groups: ClassVar[dict[str, str]] = {
+    switches_back: ClassVar[bool] = True
+    groups: ClassVar[Mapping[str, str]] = {
         "backend": "what is compared",
         "model": "workload",
         "device": "device and numbers",
@@ -90,7 +85,9 @@ class Fields(BaseModel):
         "study": "set by python -m slurm for the runs of a study",
     }
 
-    backend: str = _field(_CELL, "single", f"what averages the gradients: {', '.join(CATALOGUE)}")
+    backend: Annotated[str, Shown(metavar=f"{{{','.join(CATALOGUE)}}}")] = _field(
+        _CELL, "single", f"what averages the gradients: {', '.join(CATALOGUE)}"
+    )
     transport: Transport = _field(
         _CELL, "none", "wire the gradients travel on; by default mpi on the CPU, nccl on CUDA"
     )
@@ -282,7 +279,7 @@ class Fields(BaseModel):
     alone: bool = _field(
         _PLAN, False, "each rank is a run by itself, on its own GPU, in a log named after its place"
     )
-    curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = _field(
+    curves: Annotated[tuple[Curve, ...], BeforeValidator(split_commas)] = _field(
         _PLAN, (), "curves that this run is a point of, comma-separated: weak, strong, batch"
     )
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
-from bench.config import Parser, RunConfig, UsageError, parse_argv
+from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument.timeline import LEAST_STEPS, Gradient, Timeline
 from bench.launch import provenance
 from bench.launch.machine import require_fit
 from bench.launch.resources import environment, require_unmodified
 from bench.launch.world import discover
+from bench.options import Options, new_parser, option
+from bench.shell import reported
 from bench.streams import say
 
-_WHAT = """Record when one training step's forward pass ends and when each gradient is ready, in one
-process without a framework: medians over steps after warm-up. python -m bench --emulate follows
-the file. With --images-per-s nothing runs: the step is derived from a published throughput."""
-_EXAMPLE = "example: python -m bench timeline --out mine.json --batch-per-rank 16"
-_MOST_STEPS = 10_000
+_PROG = "python -m bench timeline"
 _FORWARD_SHARE = 1 / 3
 _DERIVED = (
     "{source} Derived from {images_per_s:g} images/s: {images} images take {seconds:.6g} s. "
@@ -33,78 +30,60 @@ _DERIVED = (
 )
 
 
+class TimelineOptions(Options):
+    """Record when one training step's forward pass ends and when each gradient is ready, in one
+    process without a framework: medians over steps after warm-up. python -m bench --emulate follows
+    the file. With --images-per-s nothing runs: the step is derived from a published throughput.
+    """
+
+    example: ClassVar[str] = f"{_PROG} --out mine.json --batch-per-rank 16"
+    out: Path = option(..., "JSON file to create")
+    steps: int = option(LEAST_STEPS, "steps to time", ge=LEAST_STEPS, le=10_000)
+    images_per_s: float | None = option(None, "derive: throughput of one device", gt=0, lt=1e9)
+    source: str = option("", "derive: who published it, and where")
+
+
 def main(argv: list[str]) -> int:
     """Exit status: 0 written, 2 the input was wrong."""
+    return reported(lambda: _write(*parse(argv)))
+
+
+def _write(options: TimelineOptions, config: RunConfig) -> None:
+    launch = discover(os.environ)
+    if launch.size > 1:
+        raise UsageError(f"a timeline is of one process, not of {launch.size} ranks")
+    require_unmodified(os.environ)
+    require_fit(config, launch, os.environ)
+    cores = len(os.sched_getaffinity(0))
+    os.environ.update(environment(config, launch, cores, os.environ))  # before torch loads
+    if options.images_per_s is None:
+        timeline = _record(config, options.steps)
+    else:
+        timeline = _derive(config, options.images_per_s, options.source)
+    name = f"out={str(options.out)!r}"
     try:
-        given, config = parse(argv)
-        launch = discover(os.environ)
-        if launch.size > 1:
-            raise UsageError(f"a timeline is of one process, not of {launch.size} ranks")
-        require_unmodified(os.environ)
-        require_fit(config, launch, os.environ)
-        os.environ.update(
-            environment(config, launch, len(os.sched_getaffinity(0)), os.environ)
-        )  # before torch loads
-        if given.images_per_s is None:
-            timeline = _record(config, given.steps)
-        else:
-            timeline = _derive(config, given.images_per_s, given.source)
-        with given.out.open("x", encoding="utf-8") as file:
+        with options.out.open("x", encoding="utf-8") as file:
             file.write(timeline.to_json())
     except FileExistsError:
-        say(f"error: out={str(given.out)!r} exists and is never overwritten; choose another name")
-        return 2
+        rule = "exists and is never overwritten; choose another name"
+        raise UsageError(f"{name} {rule}") from None
     except OSError as error:
-        say(f"error: out={str(given.out)!r} cannot be written: {error.strerror}")
-        return 2
-    except UsageError as error:
-        say(f"error: {error}")
-        return 2
-    say(f"{given.out}: {_in_words(timeline)}")
-    return 0
+        raise UsageError(f"{name} cannot be written: {error.strerror}") from None
+    say(f"{options.out}: {_in_words(timeline)}")
 
 
-def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, RunConfig]:
+def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
     """Our own options, and those of a run. --help prints and exits 0; raises UsageError."""
-    parser = Parser(
-        prog="python -m bench timeline",
-        usage="python -m bench timeline --out FILE [options of python -m bench]",
-        description=_WHAT,
-        epilog=_EXAMPLE,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--out", type=Path, required=True, help="JSON file to create")
-    steps = f"steps to time, at least {LEAST_STEPS} (default: {LEAST_STEPS})"
-    add("--steps", type=_steps, default=LEAST_STEPS, help=steps)
-    add("--images-per-s", type=_rate, help="derive: throughput of one device")
-    add("--source", default="", help="derive: who published it, and where")
-    given, rest = parser.parse_known_args(argv)
-    config = parse_argv(rest)
+    usage = f"{_PROG} --out OUT [options of python -m bench]"
+    namespace, rest = new_parser(TimelineOptions, _PROG, usage).parse_known_args(argv)
+    options, config = TimelineOptions.checked(vars(namespace), _PROG), parse_argv(rest)
     if config.backend != "single" or config.emulate is not None or config.loader_only:
         raise UsageError("a timeline is of one process that trains; leave the other options out")
     if config.accumulate > 1:
         raise UsageError(f"accumulate={config.accumulate}: a timeline is of one pass; leave it out")
-    if (given.images_per_s is None) != (not given.source):
+    if (options.images_per_s is None) != (not options.source):
         raise UsageError("images-per-s and source belong together; give both, or none")
-    return given, config
-
-
-def _steps(text: str) -> int:
-    if not text.isdecimal() or not LEAST_STEPS <= int(text) <= _MOST_STEPS:
-        rule = f"a whole number from {LEAST_STEPS} to {_MOST_STEPS}"
-        raise argparse.ArgumentTypeError(f"{text!r} is not {rule}")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no throughput in images/s")
-    return rate
+    return options, config
 
 
 def _in_words(timeline: Timeline) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import fcntl
 import os
@@ -32,45 +31,6 @@ except ModuleNotFoundError as absent:
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-def _own_env(text: str) -> tuple[str, list[str]]:
-    backend, *words = shlex.split(text)
-    return backend, words
-
-
-def _parse(argv: Sequence[str]) -> JobOptions:
-    parser = argparse.ArgumentParser(prog="python -m slurm.driver", description=__doc__)
-    add, words = parser.add_argument, shlex.split
-    add("--study-dir", type=Path, required=True, help="folder of the study's logs")
-    add("--study", default="", help="text of the study, kept beside the logs")
-    add("--limit-s", type=int, default=0, help="time limit of one run, seconds")
-    add("--python", required=True, help="what starts `-m bench`")
-    add("--container", type=words, default=[], help="words that start a program in a container")
-    add(
-        "--launcher",
-        default="mpirun",
-        choices=("mpirun", "srun", "ibrun"),
-        help="starts a run's ranks",
-    )
-    add("--launch-args", type=words, default=[], help="arguments of the launcher in every step")
-    add("--own-env", type=_own_env, action="append", default=[], help="BACKEND NAME=VALUE ...")
-    add("--job", default="", help="name of a Slurm job's files; left out: no scheduler")
-    add("--nodes", type=int, default=1, help="that the job needs")
-    add("--ranks-per-node", type=int, default=1, help="that fill a node")
-    add("--cpus-per-rank", type=int, help="as Slurm counts CPUs")
-    add("--minutes", type=int, default=0, help="that the job asks for")
-    add("--lead-s", type=int, default=0, help="seconds kept free at the job's end")
-    add("--requeue", action="store_true", help="let Slurm start the job again for what is left")
-    add("--no-kill", action="store_true", help="go on without a lost node, as far as that goes")
-    add("--cells", type=words, default=[], help="tried before the first run")
-    add("--preflight", type=words, default=[], help="other options of the doctor")
-    add("--calibration", type=words, default=[], help="options of one plain process")
-    add("--report", action="store_true", help="write the report, and run nothing")
-    add("--again", type=words, default=[], help="of `-m slurm`: submits the next launches, if any")
-    options = parser.parse_args(argv, JobOptions())
-    options.own_env = dict(options.own_env)
-    return options
 
 
 def _here(options: JobOptions, common: list[str]) -> int:
@@ -110,7 +70,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     try:
         code, refused = job.work(), ""
     except (UsageError, OSError) as error:
-        code, refused = 2, _one_line(options, error)
+        code, refused = 2, _one_line(options.job, error)
         raise
     finally:
         job.finish(code, refused)
@@ -145,12 +105,12 @@ def _all_ok(study_dir: Path) -> bool:
     return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
 
 
-def _one_line(options: JobOptions, error: Exception) -> str:
+def _one_line(job: str, error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, NoRoom) or getattr(error, "errno", None) in _FULL:
-        again = "submit again" if options.job else "the same command goes on with this run"
+        again = "submit again" if job else "the same command goes on with this run"
         return f"{text}; make room, then {again}"
     return text
 
@@ -158,13 +118,15 @@ def _one_line(options: JobOptions, error: Exception) -> str:
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
-    options, common = _parse(argv[:at]), list(argv[at + 1 :])
+    common, job = list(argv[at + 1 :]), ""
     try:
+        options = JobOptions.read(argv[:at], "python -m slurm.driver")
+        job = options.job
         if options.report:
             return _report(options)
         return (_in_slurm if options.job else _here)(options, common)
     except (UsageError, OSError) as error:
-        complain(f"error: {_one_line(options, error)}")
+        complain(f"error: {_one_line(job, error)}")
         return 2
 
 

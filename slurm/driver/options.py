@@ -1,32 +1,53 @@
-"""What a job script says of its study, its site and itself."""
+"""What a job script says of its study, its site and itself: the driver's command line."""
 
 from __future__ import annotations
 
-import argparse
+import shlex
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
+
+from bench.options import Options, Shown, option
 
 
-class JobOptions(argparse.Namespace):
-    """What a job script says of itself and its site; __main__.py explains each."""
+def _split(text: object) -> object:
+    return tuple(shlex.split(text)) if isinstance(text, str) else text
 
-    study_dir: Path
-    study: str
-    limit_s: int
-    python: str
-    container: list[str]
-    launcher: str
-    launch_args: list[str]
-    own_env: dict[str, list[str]]
-    job: str
-    nodes: int
-    ranks_per_node: int
-    cpus_per_rank: int | None
-    minutes: int
-    lead_s: int
-    requeue: bool
-    no_kill: bool
-    cells: list[str]
-    preflight: list[str]
-    calibration: list[str]
-    report: bool
-    again: list[str]
+
+def _own_env(texts: object) -> object:
+    """'BACKEND NAME=VALUE ...' of each as a mapping."""
+    if not isinstance(texts, list):
+        return texts
+    return {words[0]: tuple(words[1:]) for words in map(shlex.split, texts)}
+
+
+_Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
+
+
+class JobOptions(Options):
+    """Run the lines `run ID RANKS OPTIONS` of a job."""
+
+    study_dir: Path = option(..., "folder of the study's logs")
+    study: str = option("", "text of the study, kept beside the logs")
+    limit_s: int = option(0, "time limit of one run, seconds")
+    python: str = option(..., "what starts `-m bench`")
+    container: _Words = option((), "words that start a program in a container")
+    launcher: Literal["mpirun", "srun", "ibrun"] = option("mpirun", "starts a run's ranks")
+    launch_args: _Words = option((), "arguments of the launcher in every step")
+    own_env: Annotated[dict[str, tuple[str, ...]], BeforeValidator(_own_env)] = option(
+        {}, "BACKEND NAME=VALUE ...", shown=Shown(action="append")
+    )
+    job: str = option("", "name of a Slurm job's files; left out: no scheduler")
+    nodes: int = option(1, "that the job needs")
+    ranks_per_node: int = option(1, "that fill a node")
+    cpus_per_rank: int | None = option(None, "as Slurm counts CPUs")
+    minutes: int = option(0, "that the job asks for")
+    lead_s: int = option(0, "seconds kept free at the job's end")
+    requeue: bool = option(False, "let Slurm start the job again for what is left")
+    no_kill: bool = option(False, "go on without a lost node, as far as that goes")
+    cells: _Words = option((), "tried before the first run")
+    preflight: _Words = option((), "other options of the doctor")
+    calibration: _Words = option((), "options of one plain process")
+    report: bool = option(False, "write the report, and run nothing")
+    again: _Words = option((), "of `-m slurm`: submits the next launches, if any")

@@ -66,7 +66,10 @@ def test_options() -> None:
     [
         (["--sizes", "1kb"], "'1kb' is no size such as 4, 64KiB or 256MiB"),
         (["--kinds", "all_to_all"], "'all_to_all' is none of all_reduce, all_gather, broadcast"),
-        (["--repetitions", "0"], "'0' is not a whole number from 1 to 10000"),
+        (
+            ["--repetitions", "0"],
+            "--repetitions '0': Input should be greater than or equal to 1; see",
+        ),
         (["--backend", PLAIN, "--transport", "gloo"], "is MPI alone; leave --transport out"),
         (["--transport", "nccl"], "with device=cpu use --transport mpi or gloo"),
     ],

@@ -73,8 +73,8 @@ def test_shipped_timelines_are_of_resnet50_and_name_their_source(path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--steps", "19"], "'19' is not a whole number from 20"),
-        (["--images-per-s", "0"], "'0' is no throughput"),
+        (["--steps", "19"], "--steps '19': Input should be greater than or equal to 20; see"),
+        (["--images-per-s", "0"], "--images-per-s '0': Input should be greater than 0; see"),
         (["--images-per-s", "5"], "images-per-s and source belong together"),
         (["--accumulate", "2"], "a timeline is of one pass"),
         (["--loader-only"], "of one process that trains"),

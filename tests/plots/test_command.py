@@ -162,7 +162,7 @@ runpy.run_module('plots', run_name='__main__', alter_sys=True)
 
 
 @pytest.mark.parametrize(
-    "package", ["typer", "pydantic", "numpy", "pandas", "scipy", "matplotlib", "jinja2"]
+    "package", ["pydantic", "numpy", "pandas", "scipy", "matplotlib", "jinja2"]
 )
 def test_a_package_that_is_not_there_is_one_line(tmp_path: Path, package: str) -> None:
     logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)

@@ -406,10 +406,10 @@ def test_no_usable_log_names_the_reasons(
     ("argv", "part"),
     [
         (["report", "/nowhere"], "/nowhere: no such folder; give a study's folder"),
-        (["report"], "Missing argument 'STUDY'"),
-        (["reprot", "x"], "Did you mean 'report'"),
+        (["report"], "STUDY is missing; see python -m plots report --help"),
+        (["reprot", "x"], "did you mean 'report'"),
         (["report", "x", "--ot", "y"], "--out"),
-        ([], "Missing command"),
+        ([], "no command is named; choose one of report, "),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.session import StudyOptions
+from slurm.session import StudyOptions, open_work
 from slurm.submit import cancel_all, submit_missing
 from tests.slurm import stand_in
 from tests.slurm.fake_slurm import install
@@ -29,7 +29,9 @@ class Waves(Cluster):
         super().__init__(folder)
         own = {"cells": 'cells = ["ddp", "horovod"]', "world_sizes": "nodes = [1]"}
         source = write(folder, ONE_CURVE, **{**PAIR, **own})
-        self.options = StudyOptions(str(source), "testcluster", folder / "results")
+        self.options = StudyOptions(
+            study=str(source), site="testcluster", results=folder / "results"
+        )
 
     def measure(self, noisy: bool) -> None:
         """All jobs in the queue end well but the report, which then runs."""
@@ -140,16 +142,16 @@ def test_no_more_than_was_asked_for_is_submitted(cluster: Waves) -> None:
 
 def test_cancelling_takes_the_report_out_first_though_it_runs(cluster: Waves) -> None:
     """It could submit the next wave meanwhile, so the jobs are looked up again after it."""
-    list(submit_missing(cluster.options))
+    list(submit_missing(open_work(cluster.options)))
     lines = (cluster.top / "queue").read_text().replace("report|PENDING", "report|RUNNING")
     (cluster.top / "queue").write_text(lines)
-    assert cancel_all(cluster.options)[:2] == [
+    assert cancel_all(open_work(cluster.options))[:2] == [
         "report  job 107 taken out of the queue",
         "n001-b00  job 101 taken out of the queue",
     ]
     assert (cluster.top / "scancel.said").read_text().splitlines()[0] == "107"
     with cluster.work().folder.lock(), pytest.raises(Exception, match="being submitted; wait"):
-        cancel_all(cluster.options)
+        cancel_all(open_work(cluster.options))
 
 
 def test_waiting_follows_from_wave_to_wave(cluster: Waves) -> None:

@@ -306,6 +306,7 @@ def test_no_mpirun_is_one_line_and_makes_nothing(cli: Cli) -> None:
 
 
 SEE = "see python -m slurm --help"
+COMMANDS = "render, run, submit, resume, wait, cancel, status, site, study"
 NEAR = "did you mean 'local'?"
 ROOT_OF = "change to the root of a checkout, or write the script here: python -m slurm render STUDY"
 
@@ -313,10 +314,10 @@ ROOT_OF = "change to the root of a checkout, or write the script here: python -m
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", f"Missing command; {SEE}"),
-        ("rnu local", f"No such command 'rnu'. Did you mean 'run'?; {SEE}"),
-        ("run", f"Missing argument 'STUDY'; {SEE}"),
-        ("status local --blok 1", f"No such option: --blok (Possible options: --blocks); {SEE}"),
+        ("", f"no command is named; choose one of {COMMANDS}; {SEE}"),
+        ("rnu local", f"unknown command 'rnu'; did you mean 'run'?; {SEE}"),
+        ("run", "STUDY is missing; see python -m slurm run --help"),
+        ("status local --blok 1", "unknown option '--blok'; did you mean '--blocks'?"),
         ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); {NEAR}"),
         ("render gone.toml", "gone.toml: No such file or directory"),
         (

@@ -20,7 +20,7 @@ from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import plan
 from slurm.load import read_site
 from slurm.render import render_job
-from slurm.submit import SHARED, check_shared
+from slurm.submit import SHARED, not_shared
 from tests.slurm.calls import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
@@ -84,11 +84,11 @@ def test_what_a_node_has_of_its_own_is_refused(
     monkeypatch.chdir(checkout)
     site = changed(read_site("testcluster"), paths__node_local=[str(near)], setup__venv=str(venv))
     rule = rf"{what}.* {near}.* lies below {near}, of which every node of site 'testcluster' has"
-    with pytest.raises(UsageError, match=rule):
-        check_shared(site, results)
-    check_shared(changed(site, paths__node_local=[str(tmp_path / "elsewhere")]), results)
+    assert re.search(rule, not_shared(site, results))
+    elsewhere = changed(site, paths__node_local=[str(tmp_path / "elsewhere")])
+    assert not not_shared(elsewhere, results)
     monkeypatch.setenv(SHARED, f"/nowhere:{near}")
-    check_shared(site, results)
+    assert not not_shared(site, results)
 
 
 def test_submit_refuses_results_below_tmp_and_its_dry_run_says_so(
@@ -126,7 +126,7 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     folder = StudyFolder(tmp_path, "small")
     with folder.lock() as lock:
         job = {"slurm_id": slurm_id, "job": "n001-b00"} if slurm_id else {}
-        folder.record_job(lock, None, blocks=2, site="first", **job)
+        folder.record_job(lock, Path("job-001.sh"), blocks=2, site="first", **job)
     small(tmp_path, cells='cells = ["single", "ddp/gloo"]')
     verb, how = ("run", "submitted to Slurm") if slurm_id else ("submit", "started here, without ")
     site = "local" if slurm_id else "testcluster"
@@ -143,7 +143,7 @@ def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
         with folder.lock() as lock:
             file.write_text(f'{{"blocks": 2}}\n{torn}')
             assert len(folder.read_jobs()) == kept
-            folder.record_job(lock, None, blocks=6)
+            folder.record_job(lock, Path("job-001.sh"), blocks=6)
         blocks = [job.blocks for job in folder.read_jobs()]
         assert blocks == ([2, 6] if kept == 1 else [2, 4, 6])
         assert file.read_text().endswith("}\n")

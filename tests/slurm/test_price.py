@@ -61,7 +61,9 @@ def test_node_hours_are_jobs_times_nodes_times_time() -> None:
 
 def priced(folder: Path, text: str, noise: Noise, blocks: int | None = None) -> str:
     study = write(folder, text.replace("horovod/gloo", "horovod/mpi"))
-    work = open_work(StudyOptions(str(study), "testcluster", folder, blocks=blocks))
+    work = open_work(
+        StudyOptions(study=str(study), site="testcluster", results=folder, blocks=blocks)
+    )
     return precision(work, 12.0, noise)
 
 
@@ -147,7 +149,9 @@ def test_a_site_that_cannot_take_turns_is_priced_as_one(
     (tmp_path / "mine.toml").write_text(local.replace('"local"', '"mine"', 1) + f"\n{setup}")
     text = SMALL.replace("turns = false\n", "").replace("blocks = 2", "blocks = 6")
     study = write(tmp_path, text.replace("horovod/gloo", "horovod/mpi"))
-    asked = StudyOptions(str(study), str(tmp_path / "mine.toml"), tmp_path / "results")
+    asked = StudyOptions(
+        study=str(study), site=str(tmp_path / "mine.toml"), results=tmp_path / "results"
+    )
     *_, price = lines(open_work(asked), None)
     assert f"a paired sd of {100 * sd:g} % assumed, as by {form} on shared machines" in price
 
@@ -191,20 +195,25 @@ def test_a_run_takes_what_runs_of_its_point_took_else_of_its_ranks_else_of_all()
 
 def test_the_price_learns_from_finished_runs_and_says_so(tmp_path: Path) -> None:
     """A pilot of four runs at a site changes the next price there, and none elsewhere."""
-    pilot = open_work(StudyOptions("smoke", "testcluster", tmp_path))
+    pilot = open_work(StudyOptions(study="smoke", site="testcluster", results=tmp_path))
     assert "(45 s a run assumed)" in "\n".join(lines(pilot, None))
     folder = pilot.folder
     with folder.lock() as lock:
         facts = {"site": "testcluster", "blocks": 2, "runs": 4, "job": "n001-b00"}
-        folder.record_job(lock, None, **facts, slurm_id="7")
+        folder.record_job(lock, Path("job-001.sh"), **facts, slurm_id="7")
     done = [status.run for status in pilot.statuses[:4]]
     for run, wall_s in zip(done, (30, 40, 42, 44), strict=True):
         complete(run.config)
         how = {"code": 0, "timed_out": False, "interrupted": False, "said": [], "oom_kills": 0}
         append_event(run.log, "exit", limit_s=300, wall_s=wall_s, **how)
-    again = lines(open_work(StudyOptions("smoke", "testcluster", tmp_path)), None)
+    again = lines(
+        open_work(StudyOptions(study="smoke", site="testcluster", results=tmp_path)), None
+    )
     assert again[-2].endswith("(run time 41 s measured in 4 runs)")
-    other = lines(open_work(StudyOptions("demo", "testcluster", tmp_path)), None)
+    other = lines(open_work(StudyOptions(study="demo", site="testcluster", results=tmp_path)), None)
     assert other[-2].endswith("(run time 41 s measured in 4 runs of smoke, which is other work)")
-    elsewhere = lines(open_work(StudyOptions("demo", "tests/cluster/demo.toml", tmp_path)), None)
+    elsewhere = lines(
+        open_work(StudyOptions(study="demo", site="tests/cluster/demo.toml", results=tmp_path)),
+        None,
+    )
     assert elsewhere[-2].endswith("s a run assumed)")

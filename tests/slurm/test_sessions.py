@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.config import UsageError
-from bench.record import read_run
+from bench.record import append_event, read_run
 from bench.study.files import read_study
 from bench.study.plan import plan
 from slurm.session import PREVIEW, StudyOptions, open_work
+from tests.slurm.stand_in import complete
 from tests.slurm.studies import write
 from tests.slurm.test_cli import Cli
 
@@ -23,7 +25,7 @@ PAIR = {
 
 
 def asked(folder: Path, **changes: str) -> StudyOptions:
-    return StudyOptions(str(write(folder, **{**PAIR, **changes})), results=folder / "results")
+    return StudyOptions(study=str(write(folder, **{**PAIR, **changes})), results=folder / "results")
 
 
 def test_a_study_without_a_seed_is_shown_as_a_preview_and_run_in_an_order_of_its_own(
@@ -45,7 +47,7 @@ def test_a_study_without_a_seed_is_shown_as_a_preview_and_run_in_an_order_of_its
     found = {status.run.config.study_sha256 for status in later.statuses}
     assert found == {kept.sha256}
     # more blocks than planned are of the same study
-    more = open_work(StudyOptions(study.study, results=study.results, blocks=4))
+    more = open_work(StudyOptions(study=study.study, results=study.results, blocks=4))
     assert {status.run.config.study_sha256 for status in more.statuses} == {kept.sha256}
 
 
@@ -61,8 +63,8 @@ def test_an_odd_number_of_blocks_is_refused(tmp_path: Path, line: str, blocks: i
     study = asked(tmp_path, blocks=line)
     given = "--blocks 5" if blocks else "blocks=5"
     with pytest.raises(UsageError, match=rf"^{given} must be even: .*; use 4 or 6$"):
-        open_work(StudyOptions(study.study, results=study.results, blocks=blocks))
-    assert open_work(StudyOptions(study.study, results=study.results, blocks=1)).blocks == 1
+        open_work(StudyOptions(study=study.study, results=study.results, blocks=blocks))
+    assert open_work(StudyOptions(study=study.study, results=study.results, blocks=1)).blocks == 1
 
 
 def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
@@ -93,4 +95,27 @@ def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> 
     third = {read_run(run.log).allocation for run in planned[1]}
     assert len(third) == 1
     assert third != set(later[1])
-    assert not open_work(StudyOptions(str(cli.study_file), results=cli.top / "results")).todo
+    assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo
+
+
+def test_a_complete_log_is_read_once_in_a_command(tmp_path: Path) -> None:
+    study = asked(tmp_path, seed="seed = 7")
+    ended: dict[str, Any] = {
+        "code": 0,
+        "timed_out": False,
+        "interrupted": False,
+        "said": [],
+        "oom_kills": 0,
+    }
+    for status in open_work(study).statuses:
+        complete(status.run.config)
+        append_event(status.run.log, "exit", limit_s=300, wall_s=30, **ended)
+    whole = open_work(study)
+    assert not whole.todo
+    whole.statuses[0].run.log.unlink()
+    assert not open_work(study, earlier=whole).todo
+    parted = open_work(study)
+    assert parted.todo
+    # what is to be done again is looked at, its partner too
+    complete(whole.statuses[0].run.config)
+    assert open_work(study, earlier=parted).statuses[0].state != "planned"

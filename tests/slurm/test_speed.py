@@ -25,7 +25,7 @@ def work(folder: Path, limit_s: int = 30, **site: object) -> Work:
     """The small study: 10 + 2 x 5 steps of 8 images on a rank, or of 4 on two (strong)."""
     limit = {"time_limit_s": f"time_limit_s = {limit_s}"}
     found = open_work(
-        StudyOptions(str(write(folder, **CELLS, **limit)), results=folder / "results")
+        StudyOptions(study=str(write(folder, **CELLS, **limit)), results=folder / "results")
     )
     return replace(found, request=replace(found.request, site=changed(found.site, **site)))
 

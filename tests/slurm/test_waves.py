@@ -94,17 +94,17 @@ def test_a_budget_that_is_no_time_with_its_unit_is_refused(call: Calls, text: st
 
 
 def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
-    asked = StudyOptions(str(write(tmp_path, ONE_CURVE, **PAIR)), "local", tmp_path)
-    assert open_work(replace(asked, blocks=8)).blocks == 8
+    asked = StudyOptions(study=str(write(tmp_path, ONE_CURVE, **PAIR)), results=tmp_path)
+    assert open_work(asked.model_copy(update={"blocks": 8})).blocks == 8
     rule = "--blocks 7 must be even: in half of the blocks each side of a comparison runs first"
     with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
-        open_work(replace(asked, blocks=7))
+        open_work(asked.model_copy(update={"blocks": 7}))
     rule = "--blocks 12 is more than max_blocks=10, which is fixed before the first run"
     with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_blocks = 12$"):
-        open_work(replace(asked, blocks=12))
+        open_work(asked.model_copy(update={"blocks": 12}))
     odd = write(tmp_path, ONE_CURVE, **{**PAIR, "blocks": "blocks = 7"})
     with pytest.raises(UsageError, match=r"^blocks=7 must be even"):
-        open_work(replace(asked, study=str(odd)))
+        open_work(asked.model_copy(update={"study": str(odd)}))
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,12 @@ def test_some_studies_do_their_launches_once(
     tmp_path: Path, changes: dict[str, str], looks: bool
 ) -> None:
     work = open_work(
-        StudyOptions(str(write(tmp_path, ONE_CURVE, **{**PAIR, **changes})), "local", tmp_path)
+        StudyOptions(study=str(write(tmp_path, ONE_CURVE, **{**PAIR, **changes})), results=tmp_path)
     )
     assert (work.looks, work.most) == (looks, 10 if looks else work.blocks)
-    assert not open_work(replace(work.options, blocks=work.blocks)).looks  # the user has decided
+    assert not open_work(
+        work.options.model_copy(update={"blocks": work.blocks})
+    ).looks  # the user has decided
 
 
 @pytest.fixture

@@ -2,59 +2,89 @@
 
 from __future__ import annotations
 
-import argparse
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator
 
 from bench import command
 from bench.backends.catalogue import PLAIN, REFERENCE, engines
-from bench.config import Parser, RunConfig, UsageError, make_config
+from bench.config import RunConfig, UsageError, make_config, words_beside
 from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import Turns
+from bench.options import Options, Shown, one_of, option, split_commas
 from bench.progress import quantity
 from bench.record import RunLog
 from bench.study.collectives import KINDS, Line, Timed, fit
 
 SIZES = tuple(2**power for power in range(10, 29, 2))  # 1 KiB to 256 MiB
-REPETITIONS = 15
 COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of a framework
-_WHAT = """Time all-reduce, all-gather, broadcast and reduce-scatter of float32 tensors under a
-launcher, through a framework's own calls, and check every result. Exit status: 0 all were right,
-1 one was not, 2 the input was wrong."""
-_EXAMPLE = """example: mpirun -n 2 --bind-to none python -m bench collectives --world-size 2
---backend %s --transport mpi"""
-_FIELDS = {
-    "transport": "mpi, gloo or nccl (default: mpi on the CPU, nccl on CUDA)",
-    "world-size": "ranks that the launch must have",
-    "device": "cpu or cuda",
-    "threads": "compute threads of each rank (default: 1)",
-    "fusion-mib": "as for a run with settings=tuned",
-    "cycle-ms": "as for a run with settings=tuned",
-    "log-path": "log to create (JSON lines); without it nothing is kept",
-    "rendezvous-dir": "folder that all ranks see; default: the log's folder, /tmp on one node",
-    "stall-timeout-s": "seconds without progress after which it fails (default: 600)",
-}
+_PROG = "python -m bench collectives"
+_OF_RUN = [
+    *("transport", "world_size", "device", "threads", "fusion_mib", "cycle_ms"),
+    *("log_path", "rendezvous_dir", "stall_timeout_s"),
+]
+_BACKENDS = (*engines(), PLAIN)
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What to time, beside the configuration that starts the backend."""
+def _bytes(text: object) -> object:
+    """'64,1MiB' as rising numbers of bytes."""
+    if not isinstance(text, str):
+        return text
+    sizes = set()
+    for word in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,12})(B|KiB|MiB|GiB|)", word)
+        size = int(match[1]) * _UNITS[match[2]] if match else 0
+        if not 4 <= size <= 2**36:
+            raise ValueError(f"{word!r} is no size such as 4, 64KiB or 256MiB")
+        sizes.add(size)
+    return tuple(sorted(sizes))
 
-    name: str  # a framework, or PLAIN
-    kinds: tuple[str, ...] = KINDS
-    sizes: tuple[int, ...] = SIZES  # bytes
-    repetitions: int = REPETITIONS
+
+def in_bytes(size: int) -> str:
+    """'4 KiB'; whole numbers of the largest unit that divides, else bytes."""
+    unit = next(u for u in ("GiB", "MiB", "KiB", "B") if size % _UNITS[u] == 0)
+    return f"{size // _UNITS[unit]} {unit}"
+
+
+class CollectivesToTime(Options):
+    """Time all-reduce, all-gather, broadcast and reduce-scatter of float32 tensors under a
+    launcher, through a framework's own calls, and check every result. Exit status: 0 all were
+    right, 1 one was not, 2 the input was wrong.
+    """
+
+    example: ClassVar[str] = (
+        f"mpirun -n 2 --bind-to none {_PROG} --world-size 2 --backend {REFERENCE} --transport mpi"
+    )
+    backend: Annotated[str, AfterValidator(one_of(_BACKENDS))] = option(
+        REFERENCE, "whose collectives", shown=Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
+    )
+    kinds: Annotated[
+        tuple[str, ...],
+        BeforeValidator(split_commas),
+        AfterValidator(one_of(KINDS)),
+        AfterValidator(lambda kinds: kinds or KINDS),
+    ] = option(KINDS, f"of {','.join(KINDS)} (default: all)")
+    sizes: Annotated[tuple[int, ...], BeforeValidator(_bytes)] = option(
+        SIZES,
+        f"bytes, as 1KiB,1MiB (default: {in_bytes(SIZES[0])} to {in_bytes(SIZES[-1])}, "
+        "times 4 each)",
+    )
+    repetitions: int = option(
+        15, "timed calls of each size, after one that is not", ge=1, le=10_000
+    )
 
     def cell(self, config: RunConfig) -> str:
-        return self.name if self.name == PLAIN else config.cell
+        return self.backend if self.backend == PLAIN else config.cell
 
 
 def main(argv: list[str]) -> int:
-    options = Options(name=REFERENCE)
+    options = CollectivesToTime()
 
     def read() -> RunConfig:
         nonlocal options
@@ -67,72 +97,25 @@ def main(argv: list[str]) -> int:
     return command.start(read, lambda config: _opening(options, config), load)
 
 
-def _opening(options: Options, config: RunConfig) -> str:
+def _opening(options: CollectivesToTime, config: RunConfig) -> str:
     sizes = f"{in_bytes(options.sizes[0])} to {in_bytes(options.sizes[-1])}"
     what = f"{', '.join(options.kinds)} of {sizes}, {options.repetitions} times"
     return f"{options.cell(config)}, {config.world_size} ranks: {what}; loading torch ..."
 
 
-def parse(argv: list[str]) -> tuple[Options, RunConfig]:
+def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
     """What to time on which ranks. --help prints and exits 0; raises UsageError on bad input."""
-    backends = (*engines(), PLAIN)
-    parser = Parser(
-        prog="python -m bench collectives",
-        description=_WHAT,
-        epilog=_EXAMPLE % REFERENCE,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--backend", choices=backends, default=REFERENCE, help=f"default: {REFERENCE}")
-    for name, text in _FIELDS.items():
-        add(f"--{name}", help=text, default=argparse.SUPPRESS)
-    add("--kinds", type=_kinds, default=KINDS, help=f"of {','.join(KINDS)} (default: all)")
-    shown = f"{in_bytes(SIZES[0])} to {in_bytes(SIZES[-1])}, times 4 each"
-    add("--sizes", type=_sizes, default=SIZES, help=f"bytes, as 1KiB,1MiB (default: {shown})")
-    text = f"timed calls of each size, after one that is not (default: {REPETITIONS})"
-    add("--repetitions", type=_count, default=REPETITIONS, help=text)
-    given = vars(parser.parse_args(argv))
-    name, kinds, sizes = given.pop("backend"), given.pop("kinds"), given.pop("sizes")
-    options = Options(name=name, kinds=kinds, sizes=sizes, repetitions=given.pop("repetitions"))
-    if name == PLAIN:
-        if given.get("transport", "mpi") != "mpi":
+    words, fields = words_beside(CollectivesToTime, argv, _PROG, _OF_RUN)
+    options = CollectivesToTime.checked(words, _PROG)
+    backend = options.backend
+    if backend == PLAIN:
+        if fields.setdefault("transport", "mpi") != "mpi":
             raise UsageError(f"backend={PLAIN} is MPI alone; leave --transport out")
-        given["transport"] = "mpi"
-    if {"fusion_mib", "cycle_ms"} & {*given}:
-        given["settings"] = "tuned"
+        backend = REFERENCE
+    if {"fusion_mib", "cycle_ms"} & {*fields}:
+        fields["settings"] = "tuned"
     # it is bench's own rules that know which transport goes with what
-    fields = {"backend": REFERENCE if name == PLAIN else name, "batch_per_rank": 1, **given}
-    return options, make_config(fields)
-
-
-def _kinds(text: str) -> tuple[str, ...]:
-    kinds = tuple(filter(None, text.split(",")))
-    if wrong := [kind for kind in kinds if kind not in KINDS]:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(KINDS)}")
-    return kinds or KINDS
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    found = set()
-    for word in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,12})(B|KiB|MiB|GiB|)", word)
-        size = int(match[1]) * _UNITS[match[2]] if match else 0
-        if not 4 <= size <= 2**36:
-            raise argparse.ArgumentTypeError(f"{word!r} is no size such as 4, 64KiB or 256MiB")
-        found.add(size)
-    return tuple(sorted(found))
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 10000")
-    return int(text)
-
-
-def in_bytes(size: int) -> str:
-    """'4 KiB'; whole numbers of the largest unit that divides, else bytes."""
-    unit = next(u for u in ("GiB", "MiB", "KiB", "B") if size % _UNITS[u] == 0)
-    return f"{size // _UNITS[unit]} {unit}"
+    return options, make_config({"backend": backend, "batch_per_rank": 1, **fields})
 
 
 def fitting(sizes: tuple[int, ...], local_size: int, memory_bytes: int) -> tuple[int, ...]:
@@ -140,7 +123,9 @@ def fitting(sizes: tuple[int, ...], local_size: int, memory_bytes: int) -> tuple
     return tuple(size for size in sizes if COPIES * size * local_size <= memory_bytes // 2)
 
 
-def run(options: Options, config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
+def run(
+    options: CollectivesToTime, config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse
+) -> bool:
     """True if every result of every collective was right."""
     import torch
 
@@ -159,7 +144,7 @@ def run(options: Options, config: RunConfig, launch: Launch, log: RunLog, pulse:
     asked = {"cell": cell, "kinds": ",".join(options.kinds)}
     asked |= {"sizes": ",".join(map(str, sizes)), "repetitions": str(options.repetitions)}
     write_start(config, launch, log, backend, place, asked)
-    offered, wrong = collectives.load(options.name, config), 0
+    offered, wrong = collectives.load(options.backend, config), 0
     timed: dict[str, list[Timed]] = {}
     for kind in options.kinds:
         if kind in offered.lacks:

@@ -24,7 +24,7 @@ from bench.record.quiet import Watch
 from bench.tools.doctor import exchange, machine, process, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, refused, warning
 from bench.tools.doctor.mailbox import Meeting
-from bench.tools.doctor.options import Options, parse
+from bench.tools.doctor.options import Doctor, parse
 
 SCHEMA = 1  # of the JSON
 INPUT_ERROR = 2
@@ -84,7 +84,7 @@ def main(argv: list[str]) -> int:
         if launch is None or launch.rank == 0:
             print(f"error: {error}", file=sys.stderr, flush=True)
         return INPUT_ERROR
-    answer = _Answer(options.json)
+    answer = _Answer(options.as_json)
     if launch is None:
         answer.add(half_set)
         return answer.finish(None)
@@ -115,7 +115,7 @@ def _answer_if_ended(launch: Launch, answer: _Answer) -> None:
         signal.signal(number, ended)
 
 
-def _look(options: Options, launch: Launch) -> dict[str, Any]:
+def _look(options: Doctor, launch: Launch) -> dict[str, Any]:
     """What one rank knows of itself and its host, its findings included."""
     watch = Watch()
     probe = process.python("bench.tools.doctor.probe")
@@ -160,7 +160,7 @@ def _findings(facts: dict[str, Any]) -> list[Finding]:
     return [Finding(**record) for record in facts["findings"]]
 
 
-def _alone(options: Options, launch: Launch, answer: _Answer) -> None:
+def _alone(options: Doctor, launch: Launch, answer: _Answer) -> None:
     """No launcher: look, then start two ranks for each cell."""
     answer.say("looking at this machine")
     facts = _look(options, launch)
@@ -183,7 +183,7 @@ def _version(mpirun: str) -> str:
     return done.stdout + done.stderr
 
 
-def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
+def _lead(options: Doctor, launch: Launch, answer: _Answer) -> None:
     """Rank 0 of a launch: hear all, compare, decide what is tried, judge it."""
     answer.say(f"looking at {launch.size} rank(s)")
     lead = _look(options, launch)
@@ -218,7 +218,7 @@ def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
         meeting.hear("left", set(present) - {0}, _LEAVE_S)
 
 
-def _follow(options: Options, launch: Launch) -> None:
+def _follow(options: Doctor, launch: Launch) -> None:
     """Any other rank: tell what is here, then take part in what rank 0 tries."""
     facts = _look(options, launch)
     problem = "did not hear of rank 0"

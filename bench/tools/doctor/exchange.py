@@ -13,7 +13,7 @@ from bench.launch.world import Launch
 from bench.tools.doctor import process
 from bench.tools.doctor.findings import Finding, failure, ok
 from bench.tools.doctor.mailbox import Meeting
-from bench.tools.doctor.options import Options
+from bench.tools.doctor.options import Doctor
 from bench.tools.doctor.ranks import NO_MPI
 
 ALONE_RANKS = 2
@@ -22,10 +22,10 @@ _CURE = "run python -m bench with this --backend and --transport to see all it p
 _TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m")
 
 
-def cells(launch: Launch, chosen: list[str] | None, gpus: int) -> list[str]:
+def cells(launch: Launch, chosen: Sequence[str] | None, gpus: int) -> list[str]:
     """Framework/transport pairs to try."""
     if chosen is not None:
-        return chosen
+        return [*chosen]
     transports = ["gloo"] if launch.source in NO_MPI else ["mpi", "gloo"]
     # NCCL refuses two ranks on one GPU
     local = ALONE_RANKS if launch.source == "none" else launch.local_size
@@ -42,7 +42,7 @@ def groups(cells: Sequence[str]) -> list[list[str]]:
 
 
 def alone(
-    cells: Sequence[str], options: Options, mpirun: bool, say: Callable[[str], None]
+    cells: Sequence[str], options: Doctor, mpirun: bool, say: Callable[[str], None]
 ) -> Iterator[Finding]:
     """Two ranks of this machine for each cell, under mpirun, or torchrun, which starts no MPI."""
     start = launcher.command("mpirun", ALONE_RANKS, args=launcher.ON_THIS_MACHINE)
@@ -58,7 +58,7 @@ def alone(
         yield judge(cell, {answer["rank"]: answer for answer in answers}, ALONE_RANKS, problem)
 
 
-def take_part(group: Sequence[str], launch: Launch, options: Options, meeting: Meeting) -> None:
+def take_part(group: Sequence[str], launch: Launch, options: Doctor, meeting: Meeting) -> None:
     """This rank's share in trying `group` in one process; what came of it is told to the others."""
     command = process.python(*_words(group, launch.size, options))
     answers, problem = process.run(command, os.environ, options.limit_s * len(group))
@@ -68,7 +68,7 @@ def take_part(group: Sequence[str], launch: Launch, options: Options, meeting: M
         meeting.tell(f"trial.{cell}", by_cell.get(cell, none))
 
 
-def _words(cells: Sequence[str], world_size: int, options: Options) -> list[str]:
+def _words(cells: Sequence[str], world_size: int, options: Doctor) -> list[str]:
     """The worker's command line."""
     fields = options.config.model_dump(mode="json", include={"threads", "rendezvous_dir"})
     fields |= {"world_size": world_size, "rendezvous_timeout_s": options.limit_s / 2}

@@ -1,0 +1,234 @@
+"""A command line from a model: its fields are the options, its docstring is the help."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, NoReturn, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from bench.missing import fitting
+
+COLUMNS = 79  # of a description
+
+
+class UsageError(ValueError):
+    """The user's mistake in one line: value, rule and way out; shells print it and exit 2."""
+
+    @property
+    def text(self) -> str:
+        """The value and the rule."""
+        return str(self).partition("; ")[0]
+
+    @property
+    def cure(self) -> str:
+        """The way out; empty where the line names none."""
+        return str(self).partition("; ")[2]
+
+
+def near(name: str, valid: Iterable[str]) -> str:
+    """'; did you mean ...?' for the closest valid name, else ''."""
+    close = difflib.get_close_matches(name, list(valid), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def explain(error: ValidationError) -> str:
+    """First broken rule of a pydantic error as one line: name=value: rule."""
+    first_error = error.errors()[0]
+    location = ".".join(str(part) for part in first_error["loc"])
+    message = first_error["msg"].removeprefix("Value error, ")
+    if first_error["type"] == "extra_forbidden":
+        return f"unknown key {location!r}"
+    return f"{location}={first_error['input']!r}: {message}" if location else message
+
+
+class Shown:
+    """How a field stands on the command line, where its name and type do not tell.
+
+    `word`: a metavar in capitals makes it an argument without a flag, '-o' a short flag beside its
+    own. `keywords`: as for argparse's `add_argument`.
+    """
+
+    def __init__(self, word: str = "", **keywords: Any) -> None:
+        self.word, self.keywords = word, keywords
+
+    @property
+    def positional(self) -> bool:
+        return self.word.isupper()
+
+
+def split_commas(value: object) -> object:
+    """For a `BeforeValidator` of a tuple: 'a,b' and a list of a file are one."""
+    if isinstance(value, str):
+        return tuple(filter(None, value.split(",")))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def one_of(words: Collection[str]) -> Callable[[Any], Any]:
+    """For an `AfterValidator`: a text, or each of a tuple, is one of these."""
+
+    def check(value: Any) -> Any:
+        for word in [value] if isinstance(value, str) else value or ():
+            if word not in words:
+                raise ValueError(f"{word!r} is none of {', '.join(words)}")
+        return value
+
+    return check
+
+
+def option(default: Any, text: str, shown: Shown | None = None, **limits: Any) -> Any:
+    """A field with its help; `...` for a value that is needed, `limits` as for pydantic's own."""
+    info: FieldInfo = Field(default, description=text, **limits)
+    info.metadata += [shown] if shown else []
+    return info
+
+
+class Options(BaseModel):
+    """Fields that are options; text of the command line is converted and checked by their types."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
+    )
+    # in --help, each group begins with this field and ends before the next
+    groups: ClassVar[Mapping[str, str]] = {}
+    example: ClassVar[str] = ""
+    switches_back: ClassVar[bool] = False  # whether --no-X takes a switch back, as of a file
+    hidden: ClassVar[Collection[str]] = ()  # fields that are no options of this command
+
+    @classmethod
+    def read(cls, argv: Sequence[str], prog: str) -> Self:
+        """The options in `argv`. --help prints and exits 0; raises UsageError on bad input."""
+        parser = new_parser(cls, prog)
+        return cls.checked(read_words(parser, argv), prog)
+
+    @classmethod
+    def checked(cls, words: Mapping[str, Any], prog: str) -> Self:
+        """Options from texts by field. Raises UsageError: the flag, its value and the rule."""
+        try:
+            return cls(**words)
+        except ValidationError as error:
+            first = error.errors()[0]
+        if isinstance(mistake := first.get("ctx", {}).get("error"), UsageError):
+            raise mistake
+        name = "".join(_named(cls, str(part)) for part in first["loc"][:1])
+        problem = f"{name} {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+        if first["type"] == "missing":
+            problem = f"{name} is missing"
+        raise UsageError(problem if "; " in problem else f"{problem}; see {prog} --help")
+
+    def to_argv(self) -> list[str]:
+        """The command line that makes these options: fields that are not at their defaults."""
+        fields = type(self).model_fields.items()
+        changed = (name for name, field in fields if getattr(self, name) != field.default)
+        return [word for name in changed for word in self.to_words(name)]
+
+    def to_words(self, name: str) -> list[str]:
+        """One field on the command line, its default too; nothing for None, which has no form."""
+        value = self.model_dump(mode="json", include={name})[name]
+        if value is None:
+            return []
+        flag = flag_of(name)
+        if isinstance(value, bool):
+            return [flag if value else "--no-" + flag[2:]]
+        return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError for a wrong argument, in one line, instead of printing the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+    def format_help(self) -> str:
+        return fitting(super().format_help())
+
+
+def flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _shown(field: FieldInfo) -> Shown:
+    return next((each for each in field.metadata if isinstance(each, Shown)), Shown())
+
+
+def _named(model: type[Options], name: str) -> str:
+    """A field as the user knows it: by its flag, or by its argument's name."""
+    fields = model.model_fields.items()
+    field = next(field for key, field in fields if name in (key, field.alias))
+    shown = _shown(field)
+    return shown.word if shown.positional else flag_of(name)
+
+
+def new_parser(model: type[Options], prog: str, usage: str = "", about: str = "") -> Parser:
+    """A parser of a model's options; `usage` and `about` in place of what it says of itself."""
+    fields = model.model_fields
+    needed = [_named(model, name) for name in _offered(model) if fields[name].is_required()]
+    needed = [f"{word} {word[2:].upper()}" if word[0] == "-" else word for word in needed]
+    parser = Parser(
+        prog=prog,
+        usage=usage or " ".join([prog, *needed, "[options]"]),
+        description=wrapped(about or inspect.getdoc(model) or ""),
+        epilog=model.example and f"example: {model.example}",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_options(parser, model)
+    return parser
+
+
+def wrapped(text: str) -> str:
+    return "\n\n".join(textwrap.fill(part, COLUMNS) for part in text.split("\n\n"))
+
+
+def add_options(parser: Parser, model: type[Options], only: Collection[str] = ()) -> None:
+    """An option for each field, or for these: its name, choices, default and description."""
+    group = parser.add_argument_group() if model.groups and not only else parser
+    for name in only or _offered(model):
+        field = model.model_fields[name]
+        if name in model.groups and not only:
+            group = parser.add_argument_group(model.groups[name])
+        shown, key, choices = _shown(field), field.alias or name, _choices(field.annotation)
+        switch = field.annotation is bool and not model.switches_back
+        default = "" if switch or field.is_required() else field.default
+        # of a tuple, the description says it
+        says = default not in (None, "") and not isinstance(default, tuple)
+        default = f" (default: {default})" if says else ""
+        how: dict[str, Any] = {"help": f"{field.description}{default}".replace("%", "%%")}
+        flags = [flag_of(key), *filter(None, [shown.word])]
+        if field.annotation is bool:
+            how["action"] = "store_true" if switch else argparse.BooleanOptionalAction
+        elif shown.positional:
+            flags, how = [key], {**how, "nargs": "?", "metavar": shown.word}
+        else:
+            how["metavar"] = "{" + ",".join(choices) + "}" if choices else key.upper()
+        group.add_argument(*flags, **how | shown.keywords)
+
+
+def _offered(model: type[Options]) -> list[str]:
+    return [name for name in model.model_fields if name not in model.hidden]
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The words of a Literal, alone or beside None."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        return next((_choices(each) for each in get_args(kind) if each is not NoneType), ())
+    return ()
+
+
+def read_words(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
+    """The texts in `argv` by field. Raises UsageError for a word that is no option."""
+    namespace, unknown = parser.parse_known_intermixed_args(argv)
+    for word in unknown:
+        kind = "option" if word.startswith("-") else "argument"
+        hint = near(word.partition("=")[0], parser._option_string_actions)
+        raise UsageError(f"unknown {kind} {word!r}{hint or f'; see {parser.prog} --help'}")
+    return vars(namespace)
