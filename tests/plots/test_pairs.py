@@ -46,7 +46,7 @@ def require_pair(
 ) -> None:
     """Also of a backend that only a process with a user's module knows (tests/test_doors.py)."""
     page, compared = reported(folder, reference, candidate)
-    assert f"**{title}: {side} faster at all {points} points" in page
+    assert f"**{title}:** {side} faster at all {points} points" in page
     assert f"## {title}\n" in page
     assert "DDP over Gloo: bundled with torch 2.13.0+cpu" in page or candidate == "fourth"
     assert ("Horovod over Gloo: bundled with horovod 0.28.1" in page) == (reference == "horovod")
