@@ -72,7 +72,7 @@ def panels(
     """Axes beside one another in a figure of this size, or as wide as the preset."""
     as_wide = preset().width_in or width_in
     # a narrow figure keeps its rows readable, a wide one its shape
-    height_in *= max(as_wide / width_in, 0.75)
+    height_in *= max(as_wide / width_in, 0.8)
     figure = Figure(figsize=(as_wide, height_in))
     grid: Any = figure.subplots(1, columns, sharey=share_y, squeeze=False)
     for ax in grid[0]:  # marks that are set later too
