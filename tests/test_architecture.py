@@ -196,13 +196,6 @@ def test_a_module_opens_with_a_sentence_on_its_job(path: Path) -> None:
 # names that hold a reader up: a noun of the field says what is in them
 NO_NAMES = {"found", "told", "said", "own", "there", "here", "ours", "theirs", "mine", "whose"}
 NO_NAMES |= {"what", "asked", "given"}
-# modules where this does not hold yet
-NOT_YET: tuple[str, ...] = (
-    "bench/study/",
-    "bench/tools/collectives/command",
-    "bench/tools/doctor/options",
-)
-NOT_YET += ("bench/tools/timeline.py",)
 KEYS_OF_THE_LOG = {"bench/record/events.py": {"said"}}
 
 
@@ -222,9 +215,8 @@ def bindings(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("path", sources(), ids=name)
 def test_names_are_nouns_of_the_field(path: Path) -> None:
-    if not name(path).startswith(NOT_YET):
-        no_names = NO_NAMES - KEYS_OF_THE_LOG.get(name(path), set())
-        assert not bindings(ast.parse(path.read_text())) & no_names
+    no_names = NO_NAMES - KEYS_OF_THE_LOG.get(name(path), set())
+    assert not bindings(ast.parse(path.read_text())) & no_names
 
 
 # type names that still have several meanings

@@ -80,8 +80,8 @@ def fit(sizes: Sequence[int], seconds: Sequence[float]) -> list[Line]:
         return []
     cuts = range(_LEAST, len(x) - _LEAST + 1)
     ways = [[(0, cut), (cut, len(x))] for cut in cuts] or [[(0, len(x))]]
-    found = [[_line(x[a:b], t[a:b]) for a, b in way] for way in ways]
-    return [line for line, _ in min(found, key=lambda way: sum(lost for _, lost in way))]
+    candidates = [[_line(x[a:b], t[a:b]) for a, b in way] for way in ways]
+    return [line for line, _ in min(candidates, key=lambda way: sum(lost for _, lost in way))]
 
 
 def _line(x: Sequence[int], t: Sequence[float]) -> tuple[Line, float]:
@@ -122,11 +122,11 @@ def read_each(paths: Sequence[Path]) -> list[Measured]:
 
     Raises UsageError on a log that cannot be read, and on two of one cell at equally many ranks.
     """
-    found = {(m.cell, m.ranks): m for m in map(read, paths)}
-    if len(found) < len(paths):
-        there = f"{paths[0].parent}: {len(paths)} logs of {len(found)} cells and numbers of ranks"
-        raise UsageError(f"{there}; leave one of each")
-    return list(found.values())
+    logs = {(m.cell, m.ranks): m for m in map(read, paths)}
+    if len(logs) < len(paths):
+        number = f"{len(paths)} logs of {len(logs)} cells and numbers of ranks"
+        raise UsageError(f"{paths[0].parent}: {number}; leave one of each")
+    return list(logs.values())
 
 
 def read(path: Path) -> Measured:

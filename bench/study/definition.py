@@ -161,8 +161,8 @@ class Study(Table):
         """Arms that stand beside the comparison: the cell that each is an arm of, and the arm."""
         compared = {"", *self.sides}
         arms = [cell for cell in self.cells if parts(cell).arm not in compared]
-        found = [(parts(cell)._replace(arm="").name, cell) for cell in arms]
-        return [(plain, arm) for plain, arm in found if plain in self.cells]
+        pairs = [(parts(cell)._replace(arm="").name, cell) for cell in arms]
+        return [(plain, arm) for plain, arm in pairs if plain in self.cells]
 
     @property
     def partners(self) -> list[tuple[str, str]]:
@@ -208,13 +208,13 @@ def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[st
 
     Two frameworks meet on each transport that both have; two cells are one comparison.
     """
-    found = [(reference, candidate)]
+    compared = [(reference, candidate)]
     if is_bare(reference):
         other = parts(candidate)
         split = [(cell, parts(cell)) for cell in cells]
-        found = [
+        compared = [
             (cell, other._replace(transport=of.transport).name)
             for cell, of in split
             if of._replace(transport="").name == reference
         ]
-    return [pair for pair in found if set(pair) <= set(cells)]
+    return [pair for pair in compared if set(pair) <= set(cells)]

@@ -41,7 +41,7 @@ def salvage_study(path: Path, name: str) -> tuple[Study, str]:
         return read_study(path), ""
     except UsageError as error:
         wrong = str(error).removeprefix(f"{path}: ")
-    said: dict[str, Any] = {"name": name, "question": "", "cells": (), "scaling": (), "blocks": 0}
+    fields: dict[str, Any] = {"name": name, "question": "", "cells": (), "scaling": (), "blocks": 0}
     values: dict[str, Any] = {}
     with suppress(ValueError, RecursionError):
         values = tomllib.loads(read_text(path))
@@ -50,10 +50,10 @@ def salvage_study(path: Path, name: str) -> tuple[Study, str]:
     for key in [key for key in _ALONE if key in values]:
         kind = TypeAdapter[Any](Study.model_fields[key].rebuild_annotation())
         try:
-            said[key] = kind.validate_python(values[key])
+            fields[key] = kind.validate_python(values[key])
         except ValidationError as error:
             wrong = wrong or f"{key}={values[key]!r}: {error.errors()[0]['msg']}"
-    return Study.model_construct(**said), wrong
+    return Study.model_construct(**fields), wrong
 
 
 def check_plan(study: Study, path: Path) -> None:
@@ -114,13 +114,13 @@ def line_of(text: str, place: Sequence[object]) -> int:
     best, best_length = 1, 0
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[+\s*([\w.\-]+)\s*\]", line):
-            table = found = tuple(header[1].split("."))
+            table = keys = tuple(header[1].split("."))
         elif key := re.match(r"\s*([\w.\-]+)\s*=", line):
-            found = (*table, *key[1].split("."))
+            keys = (*table, *key[1].split("."))
         else:
             continue
-        if len(found) > best_length and found == wanted[: len(found)]:
-            best, best_length = number, len(found)
+        if len(keys) > best_length and keys == wanted[: len(keys)]:
+            best, best_length = number, len(keys)
     return best
 
 

@@ -125,16 +125,17 @@ def check_primary(study: Study) -> None:
     """Raise UsageError unless the study's primary is exactly one of its comparisons."""
     if study.primary is None:
         return
-    asked = study.primary.model_dump(exclude_none=True)
-    same = [(key, value) for key, value in asked.items() if key != "curve"]
+    wanted = study.primary.model_dump(exclude_none=True)
+    same = [(key, value) for key, value in wanted.items() if key != "curve"]
     references = {reference for reference, _ in study.pairs}
-    compared = [p for p in points(study) if p.cell in references and asked["curve"] in p.curves]
-    found = [p for p in compared if all(getattr(p, key) == value for key, value in same)]
-    if len(found) != 1:
-        names = ", ".join(p.name.partition("-")[2] for p in found) or "none that this study plans"
+    compared = [p for p in points(study) if p.cell in references and wanted["curve"] in p.curves]
+    matching = [p for p in compared if all(getattr(p, key) == value for key, value in same)]
+    if len(matching) != 1:
+        names = ", ".join(p.name.partition("-")[2] for p in matching)
+        names = names or "none that this study plans"
         cure = "choose its curve and world_size from those of the study"
-        cure = "add transport, variant or batch_per_rank" if found else cure
-        raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
+        cure = "add transport, variant or batch_per_rank" if matching else cure
+        raise UsageError(f"primary={wanted} must be one comparison, and is {names}; {cure}")
 
 
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
@@ -153,11 +154,11 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
         runs = []
         for position, point in enumerate(order):
             run_id = f"b{block:02d}-{position:02d}-{point.name}"
-            own: dict[str, Any] = {"block": block, "position": position, "study_sha256": sha256}
+            place: dict[str, Any] = {"block": block, "position": position, "study_sha256": sha256}
             # the seed is equal for all cells of a block: same initial weights, same data and order
-            own |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
+            place |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
             # a copy: no rule speaks of what differs between blocks
-            runs.append(Run(run_id, point, first[point].model_copy(update=own)))
+            runs.append(Run(run_id, point, first[point].model_copy(update=place)))
         planned.append(runs)
     return planned
 
@@ -220,9 +221,9 @@ def _compared(point: Point, pairs: Pairs) -> Point:
     return replace(point, cell=cell)
 
 
-def _draw(*what: object) -> bytes:
+def _draw(*names: object) -> bytes:
     """A random key that every version of Python keeps, which random.shuffle does not promise."""
-    return hashlib.sha256("/".join(map(str, what)).encode()).digest()
+    return hashlib.sha256("/".join(map(str, names)).encode()).digest()
 
 
 def config_of(study: Study, point: Point) -> RunConfig:
@@ -251,9 +252,9 @@ def config_of(study: Study, point: Point) -> RunConfig:
 def calibration_of(study: Study, batch_per_rank: int, block: int) -> RunConfig:
     """The plain process that a job runs on each of its nodes before and after its block."""
     fields = study.fields_of(next(iter(study.variants), ""), alone=True)
-    own = {"seed": study.seed + block, "study": study.name, "block": block}
-    own |= {"study_sha256": study.sha256, "batch_per_rank": batch_per_rank}
-    return make_config({**fields, **own})
+    of_the_run = {"seed": study.seed + block, "study": study.name, "block": block}
+    of_the_run |= {"study_sha256": study.sha256, "batch_per_rank": batch_per_rank}
+    return make_config({**fields, **of_the_run})
 
 
 def _in_words_of(study: Study, message: str) -> str:
@@ -266,5 +267,5 @@ def _in_words_of(study: Study, message: str) -> str:
     if not study.fields:
         return message
     names = "|".join(sorted(study.fields, key=len, reverse=True))
-    given = rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)"
-    return re.sub(given, lambda name: key(name[0]), message)
+    rule = rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)"
+    return re.sub(rule, lambda name: key(name[0]), message)

@@ -71,11 +71,11 @@ def _cells(s: Study) -> Iterator[str]:
 
 
 def _arms(s: Study) -> Iterator[str]:
-    there = {arm for cell in s.cells if (arm := parts(cell).arm)}
-    for arm in (arm for arm in s.arms if arm not in there):
+    arms = {arm for cell in s.cells if (arm := parts(cell).arm)}
+    for arm in (arm for arm in s.arms if arm not in arms):
         yield f"[arms.{arm}] has no effect, no cell ends in '@{arm}'; list one, or drop the table"
     beside = {arm for _, cell in s.beside if s.arms.get(arm := parts(cell).arm)}
-    for arm in sorted(there - s.sides - beside):
+    for arm in sorted(arms - s.sides - beside):
         cure = "name it in reference or candidate"
         cure += f", or give it fields of its own in [arms.{arm}] and list its cell without '@{arm}'"
         yield f"cells: '@{arm}' is compared with nothing; {cure}"
@@ -90,10 +90,10 @@ def _arms(s: Study) -> Iterator[str]:
 
 def _curves(s: Study) -> Iterator[str]:
     for curve in get_args(Curve):
-        given, listed = getattr(s, curve) is not None, curve in s.scaling
-        if listed and not given:
+        counts, listed = getattr(s, curve) is not None, curve in s.scaling
+        if listed and not counts:
             yield f"scaling lists {curve!r} without a table [{curve}]; add it, or drop {curve!r}"
-        if given and not listed:
+        if counts and not listed:
             yield f"[{curve}] has no effect, scaling lacks {curve!r}; add it, or drop the table"
 
 
@@ -103,8 +103,8 @@ def _sizes(s: Study) -> Iterator[str]:
         if s.nodes and s.up_to_nodes:
             yield f"up_to_nodes={s.up_to_nodes} has no effect beside nodes; leave one out"
         if s.world_sizes or of_batch:
-            given = "world_sizes" if s.world_sizes else "batch.world_sizes"
-            yield f"{given} and nodes both say at how many ranks to measure; leave one out"
+            key = "world_sizes" if s.world_sizes else "batch.world_sizes"
+            yield f"{key} and nodes both say at how many ranks to measure; leave one out"
         return
     if s.batch and not of_batch:
         yield "batch.world_sizes is missing: ranks of the sweep; add it, or nodes at the top"
@@ -150,8 +150,8 @@ def _kind(name: str) -> str:
 
 def _fits(value: object, kind: str) -> bool:
     text = "text" if isinstance(value, str) else ""  # neither is a table, a list or a date
-    found = next((words for kind, words in _KINDS.items() if isinstance(value, kind)), text)
-    return found == kind or (found, kind) == (_KINDS[int], _KINDS[float])
+    actual = next((words for type_, words in _KINDS.items() if isinstance(value, type_)), text)
+    return actual == kind or (actual, kind) == (_KINDS[int], _KINDS[float])
 
 
 def _variants(s: Study) -> Iterator[str]:

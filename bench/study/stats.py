@@ -185,7 +185,7 @@ def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
         logs.setdefault(session, []).append(math.log(ratio))
     if len(logs) < SESSIONS:
         return paired
-    means = [float(np.mean(own)) for own in logs.values()]
+    means = [float(np.mean(of_session)) for of_session in logs.values()]
     error = float(np.std(means, ddof=1)) / math.sqrt(len(means))
     ratio = math.exp(float(np.mean(means)))
     return replace(paired, ratio=ratio, error_log=error, freedom=len(means) - 1)
@@ -267,6 +267,6 @@ def percentiles(
     The largest of n is the quantile n / (n + 1) on average (David & Nagaraja 2003, order statistics
     of a uniform sample): of fewer values a percentile would be the maximum under another name.
     """
-    found = np.percentile(values, percents)  # at once: one by one takes as long each
+    at = np.percentile(values, percents)  # at once: one by one takes as long each
     enough = [len(values) * (100 - percent) >= 100 for percent in percents]
-    return [float(value) if is_so else None for value, is_so in zip(found, enough, strict=True)]
+    return [float(value) if is_so else None for value, is_so in zip(at, enough, strict=True)]

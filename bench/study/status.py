@@ -50,8 +50,8 @@ def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
     wall_s = log.exit.get("wall_s")
     if wall_s is not None and (turns := log.host.get("turns")):
         wall_s = round(wall_s / turns["worlds"])  # its share of the launch
-    if log.config is not None and (found := difference(run.config, log.config)):
-        return RunStatus(run, "failed", f"the log is of another run: {found}", wall_s)
+    if log.config is not None and (other := difference(run.config, log.config)):
+        return RunStatus(run, "failed", f"the log is of another run: {other}", wall_s)
     if verdict.state == "running":
         return RunStatus(run, *unfinished)
     place = (log.hosts, log.allocation) if verdict.state == "ok" else ((), "")
@@ -65,15 +65,15 @@ def _with_its_job(job: str) -> tuple[str, str]:
     return next(causes, "interrupted"), reason
 
 
-def difference(planned: RunConfig, found: RunConfig) -> str:
+def difference(planned: RunConfig, logged: RunConfig) -> str:
     """First field in which a log's run is not the planned one; folders do not matter."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
-    if found.variant is None:  # so did logs before schema 9; the fields of the variant tell
+    if logged.variant is None:  # so did logs before schema 9; the fields of the variant tell
         ignored += ("variant",)
     for name in RunConfig.model_fields:
-        if name not in ignored and getattr(planned, name) != getattr(found, name):
-            return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"
+        if name not in ignored and getattr(planned, name) != getattr(logged, name):
+            return f"{name}={getattr(logged, name)!r}, planned {getattr(planned, name)!r}"
     return ""
 
 
@@ -101,8 +101,8 @@ def _is_parted(launch: Sequence[RunStatus]) -> bool:
 def count(statuses: Iterable[RunStatus]) -> str:
     """'42 runs: 40 ok, 1 failed, 1 planned'."""
     counts = Counter(status.state for status in statuses)
-    found = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
-    return f"{counts.total()} runs: {found}"
+    counted = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    return f"{counts.total()} runs: {counted}"
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:

@@ -142,7 +142,7 @@ def _derive(config: RunConfig, images_per_s: float, source: str) -> Timeline:
     """A step of the published length, divided as `_DERIVED` says."""
     from bench.tools.timeline_recorder import parameters  # loads torch
 
-    found, classes = parameters(config)
+    gradients, classes = parameters(config)
     seconds = config.samples_per_rank / images_per_s
     backward = seconds * (1 - _FORWARD_SHARE)
     text = {"source": source, "images_per_s": images_per_s, "images": config.samples_per_rank}
@@ -154,8 +154,8 @@ def _derive(config: RunConfig, images_per_s: float, source: str) -> Timeline:
         backward_seconds=backward,
         optimizer_seconds=0.0,
         gradients=tuple(
-            Gradient(**facts, ready_seconds=backward * (place / len(found)))
-            for place, facts in enumerate(reversed(found), start=1)
+            Gradient(**facts, ready_seconds=backward * (place / len(gradients)))
+            for place, facts in enumerate(reversed(gradients), start=1)
         ),
         provenance={"date": datetime.now(UTC).isoformat()},
     )

@@ -99,8 +99,8 @@ def main(argv: list[str]) -> int:
 
 def _opening(options: CollectivesToTime, config: RunConfig) -> str:
     sizes = f"{in_bytes(options.sizes[0])} to {in_bytes(options.sizes[-1])}"
-    what = f"{', '.join(options.kinds)} of {sizes}, {options.repetitions} times"
-    return f"{options.cell(config)}, {config.world_size} ranks: {what}; loading torch ..."
+    work = f"{', '.join(options.kinds)} of {sizes}, {options.repetitions} times"
+    return f"{options.cell(config)}, {config.world_size} ranks: {work}; loading torch ..."
 
 
 def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
@@ -141,9 +141,9 @@ def run(
     pulse.enter(f"starting {cell}")
     backend = backends.load(config, launch, place)
     sizes = fitting(options.sizes, launch.local_size, machine_bytes())
-    asked = {"cell": cell, "kinds": ",".join(options.kinds)}
-    asked |= {"sizes": ",".join(map(str, sizes)), "repetitions": str(options.repetitions)}
-    write_start(config, launch, log, backend, place, asked)
+    request = {"cell": cell, "kinds": ",".join(options.kinds)}
+    request |= {"sizes": ",".join(map(str, sizes)), "repetitions": str(options.repetitions)}
+    write_start(config, launch, log, backend, place, request)
     offered, wrong = collectives.load(options.backend, config), 0
     timed: dict[str, list[Timed]] = {}
     for kind in options.kinds:
@@ -152,10 +152,12 @@ def run(
             continue
         pulse.enter(f"timing {kind}")
         for size in sizes:
-            found = time_one(offered, kind, size, options.repetitions, backend, place, launch.rank)
-            log.write("collective", **asdict(found))
-            wrong += found.wrong
-            timed.setdefault(kind, []).append(found.timed)
+            outcome = time_one(
+                offered, kind, size, options.repetitions, backend, place, launch.rank
+            )
+            log.write("collective", **asdict(outcome))
+            wrong += outcome.wrong
+            timed.setdefault(kind, []).append(outcome.timed)
             pulse.tick()
     log.write("end", status=f"failed: {wrong} results are wrong" if wrong else "ok")
     pulse.passed = not wrong

@@ -69,11 +69,11 @@ top = Path({str(tmp_path)!r})
 folder = StudyFolder(top, small(top))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with folder.lock() as lock:
-    folder.record_job(lock, None, blocks=1, runs=1)
+    folder.record_job(lock, Path("job-a.sh"), blocks=1, runs=1)
     kept = (folder.path / "jobs.jsonl").read_bytes()
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) + 20, len(kept) + 20))
     for what in (
-        lambda: folder.record_job(lock, None, blocks=2, runs=1),
+        lambda: folder.record_job(lock, Path("job-a.sh"), blocks=2, runs=1),
         lambda: write_whole(top / "script.sh", "x" * 9999),
     ):
         try:
