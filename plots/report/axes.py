@@ -157,7 +157,12 @@ def ratio_ticks(low: float, high: float, most: int = 8) -> list[float]:
         if len(whole) > _FEW:
             return [2.0**k for k in whole if k % -(-len(whole) // most) == 0]
         return [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0) if low <= t <= high]
-    step = next((s for s in _STEPS if (high - low) / s <= most), _STEPS[-1])
+    first = next((i for i, s in enumerate(_STEPS) if (high - low) / s <= most), len(_STEPS) - 1)
+    ways = (_multiples(step, low, high) for step in _STEPS[first::-1])
+    return next((marks for marks in ways if len(marks) > 1), [])  # one mark gives no scale
+
+
+def _multiples(step: float, low: float, high: float) -> list[float]:
     return [round(k * step, 2) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 

@@ -126,7 +126,7 @@ def test_marks_that_would_run_together_are_thinned() -> None:
     FigureCanvasAgg(drawn["ratio"]).draw()  # type: ignore[no-untyped-call]
     marks = drawn["ratio"].axes[0].get_xticklabels()
     after = [mark.get_text() for mark in marks]
-    assert set(after) < set(before)
+    assert 1 < len(after) < len(before)
     assert "1" in after
     boxes = [mark.get_window_extent() for mark in marks]
     assert not any(a.overlaps(b) for a, b in pairwise(boxes))
