@@ -158,8 +158,11 @@ def ratio_ticks(low: float, high: float, most: int = 8) -> list[float]:
             return [2.0**k for k in whole if k % -(-len(whole) // most) == 0]
         return [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0) if low <= t <= high]
     first = next((i for i, s in enumerate(_STEPS) if (high - low) / s <= most), len(_STEPS) - 1)
-    ways = (_multiples(step, low, high) for step in _STEPS[first::-1])
-    return next((marks for marks in ways if len(marks) > 1), [])  # one mark gives no scale
+    marks, *finer = (_multiples(step, low, high) for step in _STEPS[first::-1])
+    if len(marks) > 1:
+        return marks
+    several = next((marks for marks in finer if len(marks) > 1), [])  # one mark gives no scale
+    return sorted(sorted(several, key=lambda mark: abs(mark - 1))[:2])
 
 
 def _multiples(step: float, low: float, high: float) -> list[float]:

@@ -217,7 +217,7 @@ def test_marks_of_a_ratio_axis() -> None:
     assert ratio_ticks(0.97, 1.03) == [0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03]
     assert ratio_ticks(0.2, 5) == [0.25, 0.5, 1, 2, 4]
     assert all(1 in ratio_ticks(1 / x, x) for x in np.linspace(1.02, 30, 50))
-    assert ratio_ticks(0.93, 1.08, most=2) == [0.95, 1.0, 1.05], "one mark gives no scale"
+    assert ratio_ticks(0.93, 1.07, most=2) == [0.95, 1.0], "one mark gives no scale"
     assert all(len(ratio_ticks(1 / x, x, most=2)) > 1 for x in np.linspace(1.02, 1.7, 50))
 
 

@@ -92,7 +92,7 @@ def name_axes(ax: Axes, x: str, y: str = "", title: str = "") -> None:
 def most_marks(ax: Axes) -> int:
     """Of an axis of ratios."""
     narrow = _width(ax) < _NARROW_IN  # names and numbers of rows leave it little
-    return max(2, min(8, letters_in((0.3 if narrow else 0.45) * _width(ax)) // 5))
+    return max(2, min(8, letters_in((0.2 if narrow else 0.45) * _width(ax)) // 5))
 
 
 def _columns(ax: Axes) -> int:
