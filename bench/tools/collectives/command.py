@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, ClassVar
@@ -146,19 +147,11 @@ def run(
     write_start(config, launch, log, backend, place, request)
     offered, wrong = collectives.load(options.backend, config), 0
     timed: dict[str, list[Timed]] = {}
-    for kind in options.kinds:
-        if kind in offered.lacks:
-            log.write("lacks", kind=kind, reason=offered.lacks[kind])
-            continue
-        pulse.enter(f"timing {kind}")
-        for size in sizes:
-            outcome = time_one(
-                offered, kind, size, options.repetitions, backend, place, launch.rank
-            )
-            log.write("collective", **asdict(outcome))
-            wrong += outcome.wrong
-            timed.setdefault(kind, []).append(outcome.timed)
-            pulse.tick()
+    for kind, size in _each(options.kinds, sizes, offered.lacks, log, pulse):
+        outcome = time_one(offered, kind, size, options.repetitions, backend, place, launch.rank)
+        log.write("collective", **asdict(outcome))
+        wrong += outcome.wrong
+        timed.setdefault(kind, []).append(outcome.timed)
     log.write("end", status=f"failed: {wrong} results are wrong" if wrong else "ok")
     pulse.passed = not wrong
     if launch.rank == 0:
@@ -167,6 +160,24 @@ def run(
     pulse.leave()
     backend.close()
     return pulse.passed
+
+
+def _each(
+    kinds: Sequence[str],
+    sizes: Sequence[int],
+    lacks: Mapping[str, str],
+    log: RunLog,
+    pulse: Pulse,
+) -> Iterator[tuple[str, int]]:
+    """What to time next; logs why a kind is left out."""
+    for kind in kinds:
+        if kind in lacks:
+            log.write("lacks", kind=kind, reason=lacks[kind])
+            continue
+        pulse.enter(f"timing {kind}")
+        for size in sizes:
+            yield kind, size
+            pulse.tick()
 
 
 def _print(
