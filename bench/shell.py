@@ -50,8 +50,8 @@ def _call(prog: str, commands: Group, argv: Sequence[str]) -> int | None:
         return 0
     if (command := commands.get(word)) is None:
         problem = f"unknown command {word!r}" if word else "no command is named"
-        hint = near(word, commands) or f"; choose one of {', '.join(commands)}"
-        raise UsageError(f"{problem}{hint}; see {prog} --help")
+        choice = f"; choose one of {', '.join(commands)}; see {prog} --help"
+        raise UsageError(f"{problem}{near(word, commands) or choice}")
     if isinstance(command, Group):
         return _call(f"{prog} {word}", command, rest)
     return command.read(rest, f"{prog} {word}").run()

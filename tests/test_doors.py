@@ -152,12 +152,20 @@ def test_a_backend_trains_and_its_code_is_evidence(tmp_path: Path) -> None:
     assert "error: FOURTH_KNOB='1' would change one framework unseen; unset it" in refused.stderr
 
 
+ELSEWHERE = """from bench.backends.facts import BackendFacts
+FACTS = BackendFacts(
+    name="fifth", label="Fifth", short_label="Fifth", implementation="elsewhere:Fifth"
+)
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [
         ("fifth", "FACTS = nothing", "NameError: name 'nothing' is not defined"),
         ("fifth", "", "AttributeError: module "),
         ("fifth", "FACTS = 5", "ValueError: FACTS must be BackendFacts with name='fifth'"),
+        ("fifth", ELSEWHERE, "ValueError: elsewhere:Fifth is outside of it; make it a package"),
         (
             "ddp",
             "from bench.backends.catalogue import CATALOGUE\nFACTS = CATALOGUE['ddp']",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -122,6 +123,9 @@ def _add(module: str) -> None:
             raise ValueError(f"FACTS must be BackendFacts with name={name!r}")
         if name in CATALOGUE:
             raise ValueError(f"a backend {name} is in the catalogue already")
+        for place in filter(None, (row.implementation, row.server, row.collectives)):
+            if not re.match(rf"{module}[.:]", place):  # whose files no log would have
+                raise ValueError(f"{place} is outside of it; make it a package with that inside")
     except Exception as error:
         extras.give_up(module, error)
     CATALOGUE[name] = row

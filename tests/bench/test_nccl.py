@@ -22,15 +22,26 @@ from tests.bench.ranks import ROOT, environment, torchrun
 BACKEND = """
 from bench.backends.facts import BackendFacts
 
-WORKER = "tests.bench.nccl_worker"
 FACTS = BackendFacts(
     name="stub",
     label="Stub",
     short_label="stub",
-    implementation=f"{WORKER}:Stubbed",
-    collectives=f"{WORKER}:OfStub",
+    implementation=f"{__name__}:start",
+    collectives=f"{__name__}:collectives",
     transports=("nccl",),
 )
+
+
+def start(*arguments):
+    from tests.bench.nccl_worker import Stubbed
+
+    return Stubbed(*arguments)
+
+
+def collectives(config):
+    from tests.bench.nccl_worker import OfStub
+
+    return OfStub(config)
 """
 STUB = Path(__file__).with_name("nccl_stub.c")
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
