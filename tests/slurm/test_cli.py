@@ -315,7 +315,7 @@ ROOT_OF = "change to the root of a checkout, or write the script here: python -m
     ("words", "message"),
     [
         ("", f"no command is named; choose one of {COMMANDS}; {SEE}"),
-        ("rnu local", f"unknown command 'rnu'; did you mean 'run'?; {SEE}"),
+        ("rnu local", "unknown command 'rnu'; did you mean 'run'?"),
         ("run", "STUDY is missing; see python -m slurm run --help"),
         ("status local --blok 1", "unknown option '--blok'; did you mean '--blocks'?"),
         ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); {NEAR}"),
