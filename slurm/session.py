@@ -208,7 +208,8 @@ def _statuses(
     complete: dict[str, RunStatus] = {}
     if earlier is not None and earlier.study == study:
         again = {run.id for run in earlier.todo}
-        complete = {s.run.id: s for s in earlier.statuses if s.run.id not in again}
+        ended = (s for s in earlier.statuses if s.run.id not in again)
+        complete = {s.run.id: s for s in ended if s.run.log.exists()}  # else it was taken away
     runs = [run for block in plan(study, blocks, folder.runs) for run in block]
     return [complete.get(run.id) or look(run, job_is_running) for run in runs]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from bench.called import command
 from bench.config import UsageError
@@ -15,7 +14,6 @@ from bench.record.archive import logs_in, read_file
 from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
-from slurm.directives import REPORT, job_name
 from slurm.fit import ids_with
 from slurm.here import Show, display
 from slurm.session import StudyOptions, Work, open_work
@@ -60,9 +58,9 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
         with suppress(OSError, UsageError):  # then the queue and the accounts speak
             events_of[path.stem] = [event for event in read_events(read_file(path)) if event.job]
     ids = {job: {event.job for event in events} for job, events in events_of.items()}
-    recorded = [(entry.job, entry.slurm_id) for entry in work.folder.read_jobs() if entry.slurm_id]
-    for job, job_id in (*recorded, *_of_ours(work, queue or ())):
-        ids.setdefault(job, set()).add(job_id)
+    for entry in work.folder.read_jobs():
+        if entry.slurm_id:
+            ids.setdefault(entry.job, set()).add(entry.slurm_id)
     queued = {q.id: q.state.lower() for q in queue or ()}
     # Slurm's numbers rise
     last = {
@@ -85,18 +83,6 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
         return "vanished: " + ("it began and left no end" if events else "it never began")
 
     return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
-
-
-def _of_ours(work: Work, queue: Sequence[Queued]) -> Iterator[tuple[str, str]]:
-    """Jobs by their names in the queue: submitted by hand, or by a submitter that was killed."""
-    jobs = {name for status in work.statuses for name in ids_with(status.run, work.site)}
-    names = {job_name(work.study, job): job for job in (*jobs, REPORT)}
-    for queued in queue:
-        script = Path(queued.command)
-        kept = script.name.startswith("job-")  # by `submit`, perhaps for another of this name
-        foreign = kept and script.parent.resolve() != work.folder.path.resolve()
-        if queued.name in names and queued.id.isdecimal() and not foreign:
-            yield names[queued.name], queued.id
 
 
 def no_report(work: Work, report: JobState) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from bench.called import command
 from bench.config import UsageError
+from bench.study.folder import StudyFolder
 from slurm import slurm_commands, states
 from slurm.directives import REPORT, job_name
 from slurm.fit import Job, ids_with
@@ -48,9 +50,8 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
         drawn = work.preview and work.folder.kept() is None
         work = open_work(work.options, locked=True, launches=work.blocks, earlier=work)
         texts, queue = scripts(work), _require_queue(work)
+        _adopt(work, lock, queue, drawn)
         jobs = states.job_states(work, queue)
-        if drawn:
-            _refuse_preview(work, jobs)
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
         before = jobs.pop(REPORT, JobState(REPORTED))
@@ -100,15 +101,6 @@ def _submit_each(
             else:
                 yield f"{job.id}  not submitted"
     return refusal
-
-
-def _refuse_preview(work: Work, jobs: Mapping[str, JobState]) -> None:
-    """Raise UsageError for a job by hand: it has the preview's order, and a seed is drawn now."""
-    for name, job in jobs.items():
-        if job.in_progress:
-            by_hand = f"job {job.id}, {job_name(work.study, name)}, was submitted by hand"
-            cure = "write seed = 0 into the study, or cancel the job"
-            raise UsageError(f"{by_hand} in the order of the preview; {cure}")
 
 
 def scripts(work: Work) -> dict[str, str]:
@@ -182,9 +174,15 @@ def _submit(work: Work, lock: IO[str], job: Job, text: str, after: Sequence[str]
             work.folder.set_aside(run.log)
     script = work.folder.add_script(text, job.id)
     job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
-    facts = {**work.facts, "runs": len(job.runs), "job": job.id}
-    work.folder.record_job(lock, script, **facts, slurm_id=job_id)
+    _record(work, lock, script, job.id, job_id, len(job.runs))
     return job_id
+
+
+def _record(
+    work: Work, lock: IO[str], script: Path | None, job: str, job_id: str, runs: int, **more: object
+) -> None:
+    facts = {**work.facts, "runs": runs, "job": job}
+    work.folder.record_job(lock, script, **facts, slurm_id=job_id, **more)
 
 
 def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: int) -> str:
@@ -207,6 +205,30 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
         reason = " ".join(str(error).split())
         cure = f"when they have ended: {command('plots')} report {work.folder.path}"
         return f"not submitted: {reason}; {cure}"
-    facts = {**work.facts, "runs": 0, "job": REPORT}
-    work.folder.record_job(lock, script, **facts, slurm_id=job_id, after=list(after))
+    _record(work, lock, script, REPORT, job_id, 0, after=list(after))
     return f"submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"
+
+
+def _adopt(work: Work, lock: IO[str], queue: Sequence[Queued], drawn: bool) -> None:
+    """Record queued jobs of ours: submitted by hand, or we were killed after sbatch.
+
+    Raises UsageError where the study's seed was only now `drawn`: they have the preview's order.
+    """
+    recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
+    runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.site))
+    names = {job_name(work.study, name): name for name in (*runs, REPORT)}
+    for queued in queue:
+        foreign = queued.id in recorded or _of_another_folder(queued.command, work.folder)
+        if (name := names.get(queued.name)) is not None and not foreign:
+            if drawn:
+                by_hand = f"job {queued.id}, {queued.name}, was submitted by hand"
+                cure = "write seed = 0 into the study, or cancel the job"
+                raise UsageError(f"{by_hand} in the order of the preview; {cure}")
+            script = work.folder.keep_script(Path(queued.command), name)
+            _record(work, lock, script, name, queued.id, runs[name])
+
+
+def _of_another_folder(command: str, folder: StudyFolder) -> bool:
+    """Whether a script was kept by `submit` for another study of this name."""
+    script = Path(command)
+    return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()

@@ -277,15 +277,22 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
 
 
 def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
+    by_hand = cluster.top / "by-hand.sh"
+    by_hand.write_text("#!/bin/bash\n")
+    gone = cluster.top / "gone.sh"
     cluster.set_queue(
-        "55|small-n001-b00|RUNNING|/elsewhere/by-hand.sh",
+        f"55|small-n001-b00|RUNNING|{by_hand}",
         "56|another-n001-b00|RUNNING",
-        "57|small-n002-b00|PENDING",
+        f"57|small-n002-b00|PENDING|{gone}",
     )
+    assert cancel_all(cluster.work()) == ["no job of this study is in the queue"]
     assert submitted(cluster.options)[:2] == [
         "n001-b00  running as job 55",
         "n002-b00  pending as job 57",
     ]
+    first, second = cluster.records()[:2]
+    assert (cluster.folder / first["script"]).read_text() == by_hand.read_text()
+    assert "script" not in second
 
 
 def test_a_job_in_the_order_of_the_preview_is_not_mixed_with_another_order(

@@ -112,9 +112,10 @@ def test_a_complete_log_is_read_once_in_a_command(tmp_path: Path) -> None:
         append_event(status.run.log, "exit", limit_s=300, wall_s=30, **ended)
     whole = open_work(study)
     assert not whole.todo
-    whole.statuses[0].run.log.unlink()
+    whole.statuses[0].run.log.write_text("nobody writes into a complete log")
     assert not open_work(study, earlier=whole).todo
-    parted = open_work(study)
+    whole.statuses[0].run.log.unlink()
+    parted = open_work(study, earlier=whole)
     assert parted.todo
     # what is to be done again is looked at, its partner too
     complete(whole.statuses[0].run.config)
