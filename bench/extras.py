@@ -17,9 +17,8 @@ def names(room: str) -> tuple[str, ...]:
 
 
 def users(prefix: str) -> tuple[str, ...]:
-    """Modules anywhere on Python's path whose names begin with `prefix`."""
-    paths = [path for folder in sys.path for path in Path(folder).glob(f"{prefix}*")]
-    return tuple(sorted({path.stem for path in paths if path.suffix in ("", ".py")}))
+    """Modules and packages on Python's path whose names begin with `prefix`."""
+    return tuple(sorted({m.name for m in pkgutil.iter_modules() if m.name.startswith(prefix)}))
 
 
 def give_up(module: str, error: Exception) -> NoReturn:

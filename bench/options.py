@@ -34,8 +34,9 @@ class UsageError(ValueError):
 
 def near(name: str, valid: Iterable[str]) -> str:
     """'; did you mean ...?' for the closest valid name, else ''."""
-    close = difflib.get_close_matches(name, list(valid), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    by_letters = {word.lstrip("-"): word for word in valid}  # two dashes make no two flags alike
+    close = difflib.get_close_matches(name.lstrip("-"), by_letters, n=1)
+    return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
 
 
 def explain(error: ValidationError) -> str:

@@ -12,6 +12,7 @@ from bench.missing import give_up
 try:
     from bench.called import command
     from bench.config import UsageError
+    from bench.extras import names
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
     from plots.foreign import ImportLogs, ShowPublished
@@ -168,7 +169,11 @@ class DrawCollectives(Command):
 class ExportStudy(Command):
     """Write a study's numbers in another program's format, or its comparisons for a paper."""
 
-    form: str = option(..., "extra-p, or latex: a table", shown=Shown("FORMAT"))
+    form: str = option(
+        ...,
+        f"{', '.join(names('plots/report')).replace('_', '-')}, or package.module:function",
+        shown=Shown("FORMAT"),
+    )
     folder: StudyPath
     out: NewFile = option(..., "file to write", shown=Shown("-o"))
     curve: Literal["weak", "strong"] = option("weak", "of extra-p: ranks are its parameter")

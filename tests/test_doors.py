@@ -24,7 +24,6 @@ FORMAT = Format(
     written_by="my own script",
 )
 """
-FORM = "from bench.backends.facts import BackendFacts"
 MODEL = """
 from torch import nn
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import site
 import sys
 import sysconfig
@@ -52,7 +51,8 @@ def loaded(config: RunConfig) -> dict[str, bytes]:
 def _of_backends() -> dict[str, bytes]:
     """All files of each, used or not: the runs of all cells have the same."""
     files = {}
-    for module in [m for name, m in sys.modules.items() if re.fullmatch(rf"{USERS}\w+", name)]:
+    names = [name for name in sys.modules if name.startswith(USERS) and "." not in name]
+    for module in (sys.modules[name] for name in names):
         if file := _file(module):
             package = file.stem == "__init__"
             for path in file.parent.rglob("*.py") if package else [file]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bench.backends.catalogue import BUNDLED, CATALOGUE
+from bench.backends.catalogue import BUNDLED, CATALOGUE, USERS
 from bench.config import Role, RunConfig, fields_with
 
 Facts = Mapping[str, str]
@@ -113,7 +113,12 @@ def facts(
     if (wire := _wire(config, end, workload)) is not None:
         work["wire"] = wire
     code = {**host.get("user_code", {}), **end.get("user_code", {})}
-    work |= {_USER_CODE + module: sha256[:_DIGITS] for module, sha256 in code.items()}
+    for file, sha256 in code.items():
+        name = file.partition("/")[0].removesuffix(".py")
+        if not name.startswith(USERS):
+            work[_USER_CODE + file] = sha256[:_DIGITS]
+        elif name == USERS + config.backend:  # of another backend it means nothing to this run
+            work[TUNED + file] = sha256[:_DIGITS]
     return {k: str(v) for k, v in work.items()} | _host_facts(host)
 
 

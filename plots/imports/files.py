@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
+from bench.factory import OwnCodeError
 from plots.imports.observation import COLUMNS, RATE, WORDS, Format, Options
 from plots.imports.text import Log, decode
 
@@ -52,7 +53,12 @@ def read_files(
 def _read_one(
     form: Format, name: str, log: Log, options: Options
 ) -> tuple[pd.DataFrame, list[str]]:
-    reading = form.read(log, options)
+    try:
+        reading = form.read(log, options)
+    except (UsageError, OSError):
+        raise
+    except Exception as error:
+        raise OwnCodeError(f"{name}: the format's reader failed", error) from None
     warnings = list(reading.warnings)
     if log.overwritten:
         states = f"{log.overwritten} states of progress bars were overwritten by later ones"

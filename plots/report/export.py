@@ -23,6 +23,13 @@ def find(form: str) -> Exporter:
 
 def write(a: Analysis, exporter: Exporter, curve: str, path: Path) -> list[str]:
     """Write a study in a format; returns what to tell of it."""
-    text, remarks = exporter(a, curve)
-    write_whole(path, text)
-    return [*remarks, str(path)]
+    try:
+        text, remarks = exporter(a, curve)
+        lines = [*remarks, str(path)]
+        data = text.encode()
+    except UsageError:
+        raise
+    except Exception as error:
+        raise factory.OwnCodeError("the exporter failed", error) from None
+    write_whole(path, data)
+    return lines

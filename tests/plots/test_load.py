@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import plots
-from bench.config import UsageError
+from bench.config import RunConfig, UsageError
 from bench.record import SCHEMA, append_event
 from bench.record.events import PARTS
 from plots.analyse import comparability, steady_state
@@ -639,3 +639,14 @@ def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Pat
         "m2-1.jsonl": none,
         "m3-1.jsonl": none,
     }
+
+
+def test_the_code_of_a_users_backend_is_a_fact_of_its_own_runs_alone() -> None:
+    """Compared with another cell's as knobs are: alike inside a point, not between two."""
+    code = {"hvd_ddp_backend_ddp.py": "a" * 64, "hvd_ddp_backend_x/b.py": "b" * 64}
+    host = {"user_code": {**code, "nets.py": "c" * 64}}
+    config = RunConfig(backend="ddp", transport="gloo", world_size=2, batch_per_rank=4)
+    facts = comparability.facts(config, host, {}, {})
+    named = {name: value for name, value in facts.items() if value[:1] * 12 == value}
+    tuned = f"{comparability.TUNED}hvd_ddp_backend_ddp.py"
+    assert named == {"user_code.nets.py": "c" * 12, tuned: "a" * 12}

@@ -170,6 +170,8 @@ def legend(
     entries = [each.get_legend_handles_labels() for each in figure.axes]
     handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
     names = sorted(handles, key=lambda name: name.startswith("ideal"))
+    if not names:
+        return
     shown = {name: preset().labels.get(name, name) for name in names}
     texts = [f"{shown[x]}\n{values[x]}" if values and x in values else shown[x] for x in names]
     whole: Any = {"handles": [handles[name] for name in names], "title": heading or None}
