@@ -46,6 +46,14 @@ def plain(num_classes):
 EXPORT = """
 def export(analysis, curve):
     return f"{curve}: {len(analysis.comparisons)}", ["a remark"]
+
+
+def broken(analysis, curve):
+    raise ValueError("mine")
+
+
+def short(analysis, curve):
+    return curve
 """
 
 
@@ -95,6 +103,11 @@ def test_an_exporter_is_named_by_its_module(tmp_path: Path) -> None:
     refused = python(tmp_path, *words)
     rule = "is none of extra-p, latex; or give package.module:export, your own"
     assert (refused.returncode, refused.stderr) == (2, f"error: format 'my-export' {rule}\n")
+    for name, fault in (("broken", "ValueError: mine"), ("short", "ValueError: ")):
+        words[3] = f"my_export:{name}"
+        failed = python(tmp_path, *words)
+        assert failed.returncode == 2
+        assert failed.stderr.startswith(f"error: the exporter failed ({fault}")
 
 
 def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) -> None:

@@ -506,6 +506,14 @@ def ancestor_log(path: Path, rates: Sequence[int], mark: str) -> Path:
     return path
 
 
+def test_one_size_alone_has_its_page(tmp_path: Path) -> None:
+    log = ancestor_log(tmp_path / "ddp.log", [4000], " :")
+    words = ["import", "horovod-and-ddp", str(log), "--backend", "ddp", "--batch", "512"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
+    assert main(["published", str(tmp_path / "out")]) == 0
+    assert "4000" in (tmp_path / "out" / "published.md").read_text().replace(",", "")
+
+
 def test_the_direct_ancestors_efficiencies(tmp_path: Path) -> None:
     out = tmp_path / "out"
     common = ["--batch", "512", "--source", "OSC", "--out", str(out)]
