@@ -112,14 +112,18 @@ def facts(
     work = {k: v for k, v in work.items() if k not in of_the_arm} | arm_fields
     if (wire := _wire(config, end, workload)) is not None:
         work["wire"] = wire
-    code = {**host.get("user_code", {}), **end.get("user_code", {})}
-    for file, sha256 in code.items():
+    work |= _code(config.backend, {**host.get("user_code", {}), **end.get("user_code", {})})
+    return {k: str(v) for k, v in work.items()} | _host_facts(host)
+
+
+def _code(backend: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The user's own files; a backend's are of its runs alone, and as knobs in comparisons."""
+    for file, sha256 in files.items():
         name = file.partition("/")[0].removesuffix(".py")
         if not name.startswith(USERS):
-            work[_USER_CODE + file] = sha256[:_DIGITS]
-        elif name == USERS + config.backend:  # of another backend it means nothing to this run
-            work[TUNED + file] = sha256[:_DIGITS]
-    return {k: str(v) for k, v in work.items()} | _host_facts(host)
+            yield _USER_CODE + file, sha256[:_DIGITS]
+        elif name == USERS + backend:
+            yield TUNED + file, sha256[:_DIGITS]
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
