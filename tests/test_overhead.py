@@ -63,4 +63,5 @@ def test_a_word_it_does_not_know_is_one_line(
     monkeypatch.setattr("sys.argv", ["overhead", "--cells", "ddp/nccl"])
     assert overhead.main() == 2
     known = "single, ddp/mpi, horovod/mpi"
-    assert capsys.readouterr().err == (f"error: argument --cells: 'ddp/nccl' is none of {known}\n")
+    wrong = f"argument --cells: 'ddp/nccl' is none of {known}"
+    assert capsys.readouterr().err == f"error: {wrong}; see python -m tests.overhead --help\n"
