@@ -127,7 +127,7 @@ def orphan(config: RunConfig) -> None:
     """Complete, but leave a process behind as a killed mpirun does:
     in a process group of its own.
     """
-    child = subprocess.Popen(["sleep", "60"], process_group=0)
+    child = subprocess.Popen(["sleep", "900"], process_group=0)
     print(f"left {child.pid}", flush=True)
     complete(config)
 

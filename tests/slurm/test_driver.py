@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,11 +113,16 @@ def test_a_signal_ends_what_runs_and_what_starts_later(tmp_path: Path, steps: St
 
 
 def test_nothing_of_a_step_outlives_it(tmp_path: Path, steps: Steps) -> None:
-    child = "import subprocess; print(subprocess.Popen(['sleep', '60'], process_group=0).pid)"
+    # longer than anybody waits here: it must not end by itself
+    child = "import subprocess; print(subprocess.Popen(['sleep', '900'], process_group=0).pid)"
     ended = steps.wait(steps.start([*PYTHON, child], tmp_path / "a", limit_s=30))
     assert ended.code == 0
     pid = int((tmp_path / "a").read_text())
-    wait_for(lambda: not alive(pid))
+    try:
+        wait_for(lambda: not alive(pid))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_temporary_files_of_a_run_go_with_it(tmp_path: Path) -> None:
