@@ -106,8 +106,8 @@ def test_hints_name_the_command_that_was_typed(installed: Path, tmp_path: Path) 
     assert refused.stderr.endswith(f"from which job scripts run; {start}\n")
     assert not (tmp_path / "results").exists()
     for room in ("slurm", "plots"):
-        misspelt = run(installed, tmp_path, room, "rnu")
-        assert misspelt.stderr.endswith(f"; see hvd-ddp {room} --help\n")
+        unknown = run(installed, tmp_path, room, "zzz")
+        assert unknown.stderr.endswith(f"; see hvd-ddp {room} --help\n")
     written = run(installed, tmp_path, "slurm", "study", "new", "mine")
     assert written.stdout.endswith("edit it, then: hvd-ddp slurm run mine.toml\n")
 
@@ -133,7 +133,7 @@ def test_advice_fits_an_installed_copy_and_its_command(installed: Path, tmp_path
     (line,) = no_torch.stderr.splitlines()
     cure = "pip install torch torchvision, or run make setup in a checkout of the project"
     assert f"{sys.executable} has no torch, which a run needs; {cure}" in line
-    wrong = run(installed, tmp_path, "plots", "reprot")
+    wrong = run(installed, tmp_path, "plots", "zzz")
     assert wrong.returncode == 2
     assert wrong.stderr.endswith("; see hvd-ddp plots --help\n")
     for room in ROOMS:
