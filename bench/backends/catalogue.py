@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -124,7 +123,7 @@ def _add(module: str) -> None:
         if name in CATALOGUE:
             raise ValueError(f"a backend {name} is in the catalogue already")
         for place in filter(None, (row.implementation, row.server, row.collectives)):
-            if not re.match(rf"{module}[.:]", place):  # whose files no log would have
+            if not place.startswith((f"{module}.", f"{module}:")):  # no log would have its files
                 raise ValueError(f"{place} is outside of it; make it a package with that inside")
     except Exception as error:
         extras.give_up(module, error)

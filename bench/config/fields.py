@@ -23,7 +23,7 @@ Observed = Literal["nothing", "breakdown", "framework"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"  # part of the names of files and jobs
-_NETWORKS = names("bench/models")
+NETWORKS = names("bench/models")  # the project's own
 NAME_RULE = "use lower-case letters, digits, '-' and '_', at most 64"
 
 
@@ -106,12 +106,12 @@ class Fields(Options):
     model: str = _field(
         _WORK,
         "resnet50",
-        f"{', '.join(['of torchvision', *_NETWORKS])}; or package.module:factory(num_classes)",
+        f"{', '.join(['of torchvision', *NETWORKS])}; or package.module:factory(num_classes)",
     )
     model_width: float = _field(
         _WORK,
         1.0,
-        f"share of their channels, of {', '.join([*_NETWORKS, 'a factory that takes a config'])}",
+        f"share of their channels, of {', '.join([*NETWORKS, 'a factory that takes a config'])}",
         gt=0,
         le=16,
     )

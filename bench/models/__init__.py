@@ -13,13 +13,12 @@ import torch
 
 from bench import factory
 from bench.config import RunConfig, UsageError
-from bench.extras import names
+from bench.config.fields import NETWORKS
 from bench.train.precision import memory_format, parameter_dtype
 
 if TYPE_CHECKING:
     from bench.data import Images
 
-SHIPPED = names("bench/models")
 _WIDE = "a factory that takes a config"
 _PREPARED_WITH = 10_000 * 32 * 32  # pixels of the first images, at most
 _AT_ONCE = 500 * 32 * 32  # pixels
@@ -31,10 +30,10 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """The model of `config`, its weights from the seed. Raises UsageError on an unknown name."""
     torch.manual_seed(config.seed)
     name = config.model
-    place = f"bench.models.extras.{name}:{name}" if name in SHIPPED else name
+    place = f"bench.models.extras.{name}:{name}" if name in NETWORKS else name
     if config.model_width != 1 and not _has_widths(place):
         setting, rule = f"model_width={config.model_width:g}", f"model={name!r} has one width"
-        raise UsageError(f"{setting} is of {', '.join([*SHIPPED, _WIDE])}; {rule}, leave it out")
+        raise UsageError(f"{setting} is of {', '.join([*NETWORKS, _WIDE])}; {rule}, leave it out")
     make = _factory_model if ":" in place else _torchvision_model
     module = make(config, place, classes).to(dtype=parameter_dtype(config))
     # an overload that torch's stubs lack
@@ -61,7 +60,7 @@ def _torchvision_model(config: RunConfig, name: str, classes: int) -> torch.nn.M
     models = import_torchvision().models
     offered = models.list_models(module=models)
     if name not in offered:
-        near = ", ".join(difflib.get_close_matches(name, [*SHIPPED, *offered], n=3)) or "resnet50"
+        near = ", ".join(difflib.get_close_matches(name, [*NETWORKS, *offered], n=3)) or "resnet50"
         no = f"model={name!r} is no torchvision classification model (near: {near})"
         raise UsageError(f"{no}; or package.module:factory")
     extra = {}

@@ -36,6 +36,7 @@ _CODE = "code_sha256"
 _MALLOC = "malloc"  # as the C library held memory
 _ENV = "env."  # recorded where it changes speed; what is not there is unset, a fact too
 _USER_CODE = "user_code."  # by module: the user's own model or data set, and what it imports
+OWN_CODE = "backend_code."  # by file, of a user's backend: alike in all runs of its cells
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
 # those that a process alone obeys too; what carries gradients means nothing to it
@@ -47,6 +48,7 @@ _COMPUTES = tuple(
     )
 )
 OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
+OF_A_SIDE = (TUNED, OWN_ENV, OF_THE_ARM, OWN_CODE)  # may differ between the sides of a comparison
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
 COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
 # on more nodes there are more ways to take; two cells of one point must have taken the same
@@ -117,13 +119,13 @@ def facts(
 
 
 def _code(backend: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The user's own files; a backend's are of its runs alone, and as knobs in comparisons."""
+    """The user's own files; a backend's are a fact of its runs alone."""
     for file, sha256 in files.items():
         name = file.partition("/")[0].removesuffix(".py")
         if not name.startswith(USERS):
             yield _USER_CODE + file, sha256[:_DIGITS]
         elif name == USERS + backend:
-            yield TUNED + file, sha256[:_DIGITS]
+            yield OWN_CODE + file, sha256[:_DIGITS]
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
@@ -179,7 +181,7 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
     for field in fields:
         if field in ignore or field.startswith(kinds) or field in declared:
             continue
-        may_be_unset = (_CODE, _MALLOC, _ENV, OWN_ENV, OF_THE_ARM, _USER_CODE)
+        may_be_unset = (_CODE, _MALLOC, _ENV, OWN_ENV, OF_THE_ARM, _USER_CODE, OWN_CODE)
         unset = "unset" if field.startswith(may_be_unset) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:

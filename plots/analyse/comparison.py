@@ -103,7 +103,7 @@ class Comparison:
 def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
     """Every point that either side of the study has, paired by block, with its verdict."""
     rows: list[Comparison] = []
-    ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
+    ignore = comparability.OF_A_SIDE
     for a, b in _pairs(table, study):
         pair = f"{describe(a)} against {b.cell}"
         if lacking := [p for p in (a, b) if p not in table.blocks]:
@@ -245,7 +245,7 @@ def between(
 ) -> tuple[list[Comparison], list[NotCompared]]:
     """Any two sides of one study, wherever they agree in all that they were not chosen by."""
     chosen = [name for name, _ in (*a.fields, *b.fields)]
-    ignore = [comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM, *chosen]
+    ignore = [*comparability.OF_A_SIDE, *chosen]
     ignore += ["bucket_mib", "exchange_bytes"] if chosen else []
     rows: list[Comparison] = []
     missing: list[NotCompared] = []

@@ -15,7 +15,13 @@ from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, PointRow
 from plots.read.calibrations import Calibration
 
 # nodes of a job may be of several kinds: a calibration is of the same ones
-_SAME_NODES_MAY_DIFFER = (*comparability.OF_THE_POINT, *comparability.EXCHANGE, "cpu")
+# from a process alone, which exchanges nothing
+_BASELINE_MAY_DIFFER = (
+    *comparability.OF_THE_POINT,
+    *comparability.EXCHANGE,
+    comparability.OWN_CODE,
+)
+_SAME_NODES_MAY_DIFFER = (*_BASELINE_MAY_DIFFER, "cpu")
 
 
 def throughput(table: Table) -> Iterator[PointRow]:
@@ -77,7 +83,7 @@ def _against(
         reason = "the baseline was not run, or no run of it is usable"
         missing.append(NotCompared(pair, reason, baseline))
         return
-    ignore = (*comparability.OF_THE_POINT, *(comparability.EXCHANGE if kind == "common" else ()))
+    ignore = _BASELINE_MAY_DIFFER if kind == "common" else comparability.OF_THE_POINT
     point_blocks, baseline_blocks = table.blocks[point].keys(), table.blocks[baseline].keys()
     shared, n = len(point_blocks & baseline_blocks), len(point_blocks)
     # Paired where either has no other block, or two or more make at least half of the point's.

@@ -141,7 +141,8 @@ def analyse(
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = coverage.planned(study), list[NotCompared]()
-    varied = (*comparability.VARIED, *variants.fields_of(study), comparability.OF_THE_ARM)
+    of_arms = comparability.OF_THE_ARM, comparability.OWN_CODE
+    varied = (*comparability.VARIED, *variants.fields_of(study), *of_arms)
     factors = (*comparability.OF_THE_POINT, "seed", *varied)
     facts = runs["facts"].tolist()
     return Analysis(

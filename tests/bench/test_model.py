@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from bench.config import RunConfig, UsageError
+from bench.config.fields import NETWORKS
 from bench.data import load_images
-from bench.models import SHIPPED, build_model, prepare
+from bench.models import build_model, prepare
 from bench.models.extras.resnet9 import ResNet9
 from bench.train.checks import digest
 
@@ -49,7 +50,7 @@ def test_inception_bn_is_as_deep_and_wide_as_published() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_a_narrow_network_trains_on_small_images(name: str) -> None:
     config = RunConfig(batch_per_rank=4, model=name, image_size=8, model_width=0.25)
     model = build_model(config, 10)

@@ -642,11 +642,18 @@ def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Pat
 
 
 def test_the_code_of_a_users_backend_is_a_fact_of_its_own_runs_alone() -> None:
-    """Compared with another cell's as knobs are: alike inside a point, not between two."""
+    """Alike in all of them, and free between the sides of a comparison."""
     code = {"hvd_ddp_backend_ddp.py": "a" * 64, "hvd_ddp_backend_x/b.py": "b" * 64}
     host = {"user_code": {**code, "nets.py": "c" * 64}}
     config = RunConfig(backend="ddp", transport="gloo", world_size=2, batch_per_rank=4)
     facts = comparability.facts(config, host, {}, {})
     named = {name: value for name, value in facts.items() if value[:1] * 12 == value}
-    tuned = f"{comparability.TUNED}hvd_ddp_backend_ddp.py"
-    assert named == {"user_code.nets.py": "c" * 12, tuned: "a" * 12}
+    own = f"{comparability.OWN_CODE}hvd_ddp_backend_ddp.py"
+    assert named == {"user_code.nets.py": "c" * 12, own: "a" * 12}
+    grown = facts | {f"{comparability.OWN_CODE}more.py": "d" * 12}
+    assert comparability.differences([facts], [grown]) == [
+        "backend_code.more.py: dddddddddddd, unset"
+    ]
+    assert comparability.differences([facts], [grown], comparability.OF_A_SIDE) == []
+    wrong, right = comparability.against_most([grown, facts, facts])[:2]
+    assert (right, wrong) == ("", "backend_code.more.py: dddddddddddd, unset")
