@@ -14,13 +14,13 @@ from plots.analyse import comparability, variants
 from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, PointRow, Table, describe
 from plots.read.calibrations import Calibration
 
-# nodes of a job may be of several kinds: a calibration is of the same ones
 # from a process alone, which exchanges nothing
 _BASELINE_MAY_DIFFER = (
     *comparability.OF_THE_POINT,
     *comparability.EXCHANGE,
     comparability.OWN_CODE,
 )
+# nodes of a job may be of several kinds: a calibration is of the same ones
 _SAME_NODES_MAY_DIFFER = (*_BASELINE_MAY_DIFFER, "cpu")
 
 
