@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from bench import fom
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
@@ -47,9 +48,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
         _write_end(log, rig, facts, failed, turns)
         pulse.passed = not failed  # not before: a rank that is lost until then fails the run
         if launch.rank == 0:
-            # a script takes what stands on standard output as good
-            tell = say if failed else answer
-            tell(result(config, pulse.rates, facts.get("last_loss"), failed))
+            say(result(config, pulse.rates, facts.get("last_loss"), failed))
+            merits = fom.merits(config, pulse.rates, rig.backend.versions, ok=not failed)
+            answer(fom.text(merits))
         pulse.leave()
     return pulse.passed
 

@@ -75,6 +75,12 @@ COMMANDS = {
     "timeline": "record a training step, for --emulate",
 }
 _PROG = "python -m bench"
+_ABOUT = """Measure one configuration, alone or under a launcher; write one run log.
+
+On standard output stand images/s of a device and of all, in the two lines of Horovod's own
+benchmark, and a line of JSON behind the word hvd-ddp-fom. There, +- is half the 95 % interval of
+the windows' mean, from the windows of this run alone, not 1.96 standard deviations; nan where
+there is one window. Everything else goes to standard error."""
 
 
 def _parser() -> Parser:
@@ -83,7 +89,7 @@ def _parser() -> Parser:
         RunConfig,
         _PROG,
         usage=f"{_PROG} [--config FILE] [options]    or: {_PROG} COMMAND [options]",
-        about="Measure one configuration, alone or under a launcher; write one run log.",
+        about=_ABOUT,
     )
     add = parser.add_argument
     add("--version", action="store_true", help="print the version and stop")

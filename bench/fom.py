@@ -1,0 +1,77 @@
+"""Figures of merit on standard output, in the lines that other programs' checks already parse."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+
+from bench.config import RunConfig
+
+MARK = "hvd-ddp-fom"  # begins the line of JSON
+
+
+@dataclass(frozen=True)
+class Merits:
+    """Of one run; images/s are those of all ranks together."""
+
+    cell: str
+    ranks: int
+    device: str
+    images_per_s: float | None  # None where a check failed: there is no number that counts
+    plus_minus: float | None  # half the 95 % interval, in images/s; None of one window, too
+    windows: int
+    transport: str
+    network: str | None  # what NCCL says that it uses
+    compute: str  # trained, emulated, or none where batches are only loaded
+    ok: bool  # all checks passed
+
+
+def merits(
+    config: RunConfig, rates: Sequence[float], versions: Mapping[str, str], *, ok: bool
+) -> Merits:
+    """From images/s of equal windows, whose harmonic mean is the run's.
+
+    The half width is Student's t interval of the windows' seconds per image, carried over to
+    images/s by the delta method. It holds inside this run: launches differ by more.
+    """
+    # here, after the windows: it loads scipy, and with it threads of a linear algebra library
+    from bench.study.stats import t_interval
+
+    seconds_per_image = [1 / rate for rate in rates]
+    mean, interval = fmean(seconds_per_image), t_interval(seconds_per_image)
+    return Merits(
+        cell=config.cell,
+        ranks=config.world_size,
+        device=config.device,
+        images_per_s=1 / mean if ok else None,
+        plus_minus=(interval[1] - mean) / mean**2 if ok and interval else None,
+        windows=len(rates),
+        transport=config.transport,
+        network=versions.get("nccl transport"),
+        compute="none" if config.loader_only else "emulated" if config.emulate else "trained",
+        ok=ok,
+    )
+
+
+def text(run: Merits) -> str:
+    """Images/s of one device and of all, where the run is good, and a line of JSON.
+
+    The first two lines are those of Horovod's own benchmark, word for word.
+    """
+    line = f"{MARK} {json.dumps(asdict(run))}"
+    if run.images_per_s is None:
+        return line
+    unit = "GPU" if run.device == "cuda" else "CPU"
+    half = math.nan if run.plus_minus is None else run.plus_minus
+    each = _numbers(run.images_per_s / run.ranks, half / run.ranks)
+    total = _numbers(run.images_per_s, half)
+    return f"Img/sec per {unit}: {each}\nTotal img/sec on {run.ranks} {unit}(s): {total}\n{line}"
+
+
+def _numbers(rate: float, half: float) -> str:
+    """With one digit behind the point, as there; with more where a rate has not four in all."""
+    digits = max(1, 3 - math.floor(math.log10(rate)))
+    return f"{rate:.{digits}f} +-{half:.{digits}f}"
