@@ -23,7 +23,7 @@ from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board
-from bench.lifecycle.turn_table import Table, table_of
+from bench.lifecycle.turn_table import TurnTable, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
@@ -38,7 +38,7 @@ _TOOLS = {
     "collectives": "bench.tools.collectives.command",
     "timeline": "bench.tools.timeline",
 }
-Run = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked
+RunBody = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked
 
 
 def main(argv: list[str]) -> int:
@@ -49,13 +49,13 @@ def main(argv: list[str]) -> int:
     return start(partial(parse_argv, argv), opening, _training)
 
 
-def _training(turns: Turns) -> Run:
+def _training(turns: Turns) -> RunBody:
     from bench.run import run
 
     return partial(run, turns=turns)
 
 
-def _serving(turns: Turns) -> Run:
+def _serving(turns: Turns) -> RunBody:
     from bench.serve import serve
 
     turns.enter()
@@ -65,7 +65,7 @@ def _serving(turns: Turns) -> Run:
 def start(
     read: Callable[[], RunConfig],
     say_what: Callable[[RunConfig], str],
-    load: Callable[[Turns], Run],
+    load: Callable[[Turns], RunBody],
 ) -> int:
     """Read the input and run what `load` gives, which may load torch; the exit status of `main`."""
     rank, launch = 0, None
@@ -112,9 +112,9 @@ def _live(
     config: RunConfig,
     launch: launching.Launch,
     log: RunLog,
-    table: Table | None,
+    table: TurnTable | None,
     opening_line: str,
-    load: Callable[[Turns], Run],
+    load: Callable[[Turns], RunBody],
 ) -> int:
     """From here on every end of the run is recorded."""
     pulse = Pulse(make_screen(launch.rank, config))

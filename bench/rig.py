@@ -97,33 +97,27 @@ def assemble(
     log: RunLog,
     pulse: Pulse,
     turns: Turns = ALONE,
-    *,
     batches_of: Callable[[Iterator[Batch]], Iterator[Batch]] = iter,
     parity_steps: Sequence[int] = (STEP,),
     parity_elements: int = SAMPLED,
 ) -> Rig:
     """A rank's rig, closed at the end of its `with`; every rank must call. The log gets its start.
 
-    `batches_of` makes the batches to train on of the data set's own; parity is checked in
-    `parity_steps`, over `parity_elements` of each tensor. Raises UsageError on input that proves
-    wrong only now.
+    `batches_of` changes the data set's batches; parity is checked in `parity_steps`, over
+    `parity_elements` of each tensor. Raises UsageError on wrong input.
     """
-    torch.set_num_threads(config.threads)
-    place = device.choose(config, launch)
-    workload = _load(config, launch, place, pulse)
-    network = workload.network
+    place, workload = _load(config, launch, pulse)
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
     files = write_start(config, launch, log, backend, place, workload.facts(config), turns)
+    network = workload.network
     settings = torch_settings.require_alike(config, backend, network)
     batches = batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
     samples = Input(config, batches, place.torch_device)
-    parity = None
-    if config.averages and workload.emulation is None and not config.loader_only:
-        parity = Parity(config, backend, network, parity_steps, parity_elements)
-    checkers = (one for one in (workload.emulation, parity) if one is not None)
-    observer = Observers(*_observers(config, network, place), *checkers)
+    compared = config.averages and workload.emulation is None and not config.loader_only
+    parity = Parity(config, backend, network, parity_steps, parity_elements) if compared else None
+    observer = Observers(*_observers(config, workload, place, parity))
     return Rig(
         config=config,
         launch=launch,
@@ -139,7 +133,9 @@ def assemble(
     )
 
 
-def _load(config: RunConfig, launch: Launch, place: Device, pulse: Pulse) -> Workload:
+def _load(config: RunConfig, launch: Launch, pulse: Pulse) -> tuple[Device, Workload]:
+    torch.set_num_threads(config.threads)
+    place = device.choose(config, launch)
     pulse.enter("loading data")
     images = data.load_images(config)
     held_out = None if config.epochs is None else data.load_held_out(config, images)
@@ -149,16 +145,23 @@ def _load(config: RunConfig, launch: Launch, place: Device, pulse: Pulse) -> Wor
     machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)
     emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
-    return Workload(images, held_out, network if emulation is None else emulation.model, emulation)
+    network = network if emulation is None else emulation.model
+    return place, Workload(images, held_out, network, emulation)
 
 
 def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
     return sum(p.numel() * p.element_size() for p in parameters)
 
 
-def _observers(config: RunConfig, network: torch.nn.Module, place: Device) -> Iterator[Observer]:
+def _observers(
+    config: RunConfig, workload: Workload, place: Device, parity: Parity | None
+) -> Iterator[Observer]:
     """What the config asks for; before a framework wraps the network."""
     if config.observe != "nothing":
-        yield Breakdown(network, place.stopwatch(), config.accumulate)
+        yield Breakdown(workload.network, place.stopwatch(), config.accumulate)
     if config.inject_ms:
         yield Sleep(config.inject_ms / 1000)
+    if workload.emulation is not None:
+        yield workload.emulation
+    if parity is not None:
+        yield parity

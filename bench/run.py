@@ -29,7 +29,7 @@ from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.input import Input
 from bench.train.loop import Loop
 
-Facts = dict[str, Any]  # of the log's end
+EndFacts = dict[str, Any]  # of the log's end
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Turns = ALONE) -> bool:
@@ -66,7 +66,7 @@ def _require_trainings(config: RunConfig) -> None:
         checkpoint.path_of(config)  # a log is not asked for before a run is started
 
 
-def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> Facts:
+def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     """Warm up, time the windows, and train to a target where one is asked for."""
     compiles = rig.config.compile and rig.loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(rig.samples, rig.loop))
@@ -85,7 +85,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> Facts:
     return {"checks": checks, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
 
 
-def _end_facts(rig: Rig, log: RunLog, facts: Facts) -> Facts:
+def _end_facts(rig: Rig, log: RunLog, facts: EndFacts) -> EndFacts:
     """What the log's end says of the training, its checks among it; needs every rank's call."""
     config, backend, workload = rig.config, rig.backend, rig.workload
     results = [check_samples(rig.samples, backend, config), _imported_later(rig)]
@@ -134,7 +134,7 @@ def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
     return {"user_code": digests(later)}
 
 
-def _write_end(log: RunLog, rig: Rig, facts: Facts, failed: list[str], turns: Turns) -> None:
+def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns: Turns) -> None:
     backend, disturbed = rig.backend, rig.backend.gather(disturbance(turns))
     log.write(
         "end",

@@ -41,10 +41,10 @@ class ImportLogs(Command):
         ):
             if used and self.form != form:
                 raise UsageError(f"{options} of the format {form}, and none of {self.form}")
-        from plots.imports.observation import Options
+        from plots.imports.observation import ImportOptions
         from plots.report.imported import bring_in
 
-        options_of_lines = Options(
+        options_of_lines = ImportOptions(
             backend=self.backend,
             world_size=self.world_size,
             batch_per_rank=self.batch,

@@ -96,7 +96,7 @@ class RunHere(StudyOptions):
     )
 
     def run(self) -> int:
-        from slurm.loop import Loop
+        from slurm.loop import RunLoop
 
         began = time.monotonic()
         work = open_work(self)  # every mistake comes out before anything is made
@@ -110,7 +110,7 @@ class RunHere(StudyOptions):
         here.find_launcher(work.site.hostfile)
         with work.folder.lock() as lock:
             work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
-            loop = Loop(work, lock, self.budget, began)
+            loop = RunLoop(work, lock, self.budget, began)
             loop.go_on()
         work = open_work(self, earlier=loop.work)  # a run that outlived its job holds the study
         if loop.launch_s is None and not (work.todo or loop.more):

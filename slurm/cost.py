@@ -16,7 +16,7 @@ from bench.record.archive import logs_in
 from bench.study.definition import Study
 from bench.study.jobs import studies_at
 from bench.study.limits import MIN_BLOCKS
-from bench.study.plan import Point, Run
+from bench.study.plan import Pairs, PlannedPoint, PlannedRun
 from bench.study.status import RunStatus
 from slurm.directives import Request
 from slurm.fit import CALIBRATIONS, START_S, Job, assumed_s, minutes
@@ -25,8 +25,6 @@ from slurm.session import Work
 from slurm.site import Site
 from slurm.speed import too_slow
 from slurm.together import together
-
-Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
 # sd of the log ratio of two runs of a launch, pooled over this project's own studies of real
 # training on shared machines of two cores: by turns `local`, `local-another-boot`,
@@ -168,12 +166,12 @@ def _apart(work: Work) -> bool:
     return any(launch.apart for launch in together(work.todo, work.study, work.site))
 
 
-def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:
+def paired_sd(rates: Iterable[tuple[PlannedRun, float]], pairs: Pairs) -> tuple[float, int] | None:
     """Pooled sd over blocks of ln(candidate / reference) and the most blocks; None of one block."""
     from bench.study.stats import pooled_sd
 
     logs = {(run.point, run.config.block): math.log(rate) for run, rate in rates}
-    by_point: dict[Point, list[float]] = {}
+    by_point: dict[PlannedPoint, list[float]] = {}
     for reference, candidate in pairs:
         for (point, block), log in logs.items():
             other = replace(point, cell=reference), block
@@ -184,7 +182,7 @@ def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, 
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedRun:
     """A run that ended ok, and the seconds from its launcher's start to its end."""
 
     config: RunConfig
@@ -195,7 +193,7 @@ class Timed:
 class Times:
     """Seconds that a run may well take, and a phrase that says where they are from."""
 
-    known: list[Timed]
+    known: list[TimedRun]
     assumed_s: float
     source: str
 
@@ -215,10 +213,10 @@ def _work(config: RunConfig) -> tuple[object, ...]:
     return tuple(getattr(config, name) for name in (*_WORK, *_STEPS))
 
 
-def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Timed]) -> Times:
+def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[TimedRun]) -> Times:
     """From the study's own runs, else from those of others of equal work, else of any work."""
     ended = [(s.run.config, s.wall_s) for s in statuses if s.state == "ok"]
-    measured = [Timed(config, wall_s) for config, wall_s in ended if wall_s is not None]
+    measured = [TimedRun(config, wall_s) for config, wall_s in ended if wall_s is not None]
     elsewhere = [] if measured else list(others)
     works = {_work(s.run.config) for s in statuses}
     alike = [timed for timed in elsewhere if _work(timed.config) in works]
@@ -233,7 +231,7 @@ def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Time
     return Times(known, assumed, f"run time {median:.0f} s measured in {runs}{where}")
 
 
-def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
+def of_other_studies(folder: Path, site: str) -> Iterator[TimedRun]:
     """Runs that ended ok in the studies beside `folder` whose jobs went to this site."""
     for other in studies_at(folder, site):
         logs = logs_in(other / "runs")
@@ -242,4 +240,4 @@ def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
                 run = read_run(log)
                 wall_s = run.exit.get("wall_s")
                 if run.state == "ok" and run.config is not None and isinstance(wall_s, int | float):
-                    yield Timed(run.config, float(wall_s))
+                    yield TimedRun(run.config, float(wall_s))

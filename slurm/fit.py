@@ -12,7 +12,7 @@ from bench.backends.catalogue import is_bare, parts
 from bench.config import ON_DISK, UsageError
 from bench.study.definition import Study
 from bench.study.files import check_plan
-from bench.study.plan import Run
+from bench.study.plan import PlannedRun
 from slurm.site import Site
 
 PREFLIGHT_S = 300  # limit of the look at the launch: torch on all nodes, every transport once
@@ -28,10 +28,10 @@ class Job:
     id: str  # names the job's files; with the study's name in front, the job in the queue
     nodes: int
     block: int
-    runs: tuple[Run, ...]
+    runs: tuple[PlannedRun, ...]
 
 
-def ids_with(run: Run, site: Site) -> tuple[str, str]:
+def ids_with(run: PlannedRun, site: Site) -> tuple[str, str]:
     """The jobs that a run may be part of, of either layout: it must never be in two at once."""
     block, nodes = _place(run, site)
     return _job_id(block, nodes), _job_id(block, 0)
@@ -113,9 +113,9 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
     return f"{head}filled in.\n{tomlkit.dumps(filled)}"
 
 
-def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
+def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
     """Runs as jobs, whole blocks first: a study that is stopped early has complete ones."""
-    grouped: dict[tuple[int, int], list[Run]] = {}
+    grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
         block, nodes = _place(run, site)
         grouped.setdefault((block, nodes if site.policy.layout == "blocks" else 0), []).append(run)
@@ -128,7 +128,7 @@ def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
     return made
 
 
-def _place(run: Run, site: Site) -> tuple[int, int]:
+def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
     """Block of a run, and nodes of its ranks: with those of other cells they are compared."""
     assert run.config.block is not None
     return run.config.block, nodes_of(run.config.world_size, site)

@@ -15,7 +15,7 @@ from slurm.waves import Standing, look
 
 
 @dataclass
-class Loop:
+class RunLoop:
     """One command: its time, what it has learnt of a launch's, and how it ended."""
 
     work: Work

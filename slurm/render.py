@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.study.definition import Study
-from bench.study.plan import Run, calibration_of, points
+from bench.study.plan import PlannedRun, calibration_of, points
 from bench.study.rules import OWNED_FIELDS
 from slurm import directives
 from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes, nodes_of
 from slurm.site import Site
-from slurm.together import Launch, together
+from slurm.together import LaunchRuns, together
 
 if TYPE_CHECKING:
     import jinja2
 
-Runs = Sequence[Run]
+Runs = Sequence[PlannedRun]
 TEMPLATES = Path(__file__).parent / "templates"
 _CURE_HERE = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
 _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
@@ -177,12 +177,12 @@ def _end_of(text: str) -> str:
     return word
 
 
-def _one_of_each(runs: Runs) -> list[Run]:
+def _one_of_each(runs: Runs) -> list[PlannedRun]:
     """One run of every point: its runs differ in fields of Role.PER_RUN alone."""
     return list({run.point: run for run in runs}.values())
 
 
-def _blocks(launches: Iterable[Launch], lines: Mapping[str, str]) -> list[dict[str, Any]]:
+def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[dict[str, Any]]:
     """Launches by block, each run as its line."""
     blocks: dict[int | None, dict[str, Any]] = {}
     for runs, apart, pairs in launches:

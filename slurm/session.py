@@ -18,7 +18,7 @@ from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
 from bench.study.limits import MAX_BLOCKS, MAX_SECONDS, MIN_BLOCKS
 from bench.study.looks import STEP
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from bench.study.status import RunStatus, duration, look, not_comparable, seconds_left
 from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
@@ -137,7 +137,7 @@ class Work:
         return f"{self.blocks} launch{'' if self.blocks == 1 else 'es'}{most}"
 
     @property
-    def todo(self) -> list[Run]:
+    def todo(self) -> list[PlannedRun]:
         """What is not ok, with what it is compared with."""
         return not_comparable(self.statuses, self.study.partners)
 

@@ -11,32 +11,34 @@ from pydantic import Field, model_validator
 
 from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.config import Transport
-from bench.study.definition import Broken, Float, Table
+from bench.study.definition import Broken, Float, TomlTable
 from slurm import tables
-from slurm.tables import WORD, Layout, Line, Word
+from slurm.tables import WORD, Layout, OneLine, Word
 
-Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Line]
+Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], OneLine]
 _Rule = tuple[str, str]  # the key to change, the message
 
 
-class Site(Table):
+class Site(TomlTable):
     """One machine or cluster, with the same launch line for every cell: a fair comparison."""
 
     name: str = Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="the file's without .toml")
-    title: Line = Field(min_length=1, description="what the machine is, in a few words")
+    title: OneLine = Field(min_length=1, description="what the machine is, in a few words")
     status: Literal["active", "retired"] = Field("active", description="whether it takes jobs")
     scheduler: Literal["none", "slurm"] = Field("none", description="who hands out nodes")
     launch: Literal["mpirun", "srun", "ibrun"] = Field(description="the launcher of all cells")
     launch_args: tuple[str, ...] = Field((), description="further arguments of srun or ibrun")
     mpirun_args: tuple[str, ...] = Field((), description="arguments of mpirun before -n RANKS")
-    hostfile: Line = Field("", description="mpirun's, where ranks run on other machines than this")
+    hostfile: OneLine = Field(
+        "", description="mpirun's, where ranks run on other machines than this"
+    )
     mpi: Word = Field("", description="srun --mpi, of `srun --mpi=list`; default: the site's own")
     transport: Transport = Field("none", description="where a study names none: nccl, mpi, gloo")
-    slurm_min_version: Line = Field("", description="oldest Slurm for all this, for people")
+    slurm_min_version: OneLine = Field("", description="oldest Slurm for all this, for people")
     verified_on: date | None = Field(None, description="the day a study was last run there")
-    doc_date: Line = Field("", description="date or version of the documentation used")
-    sources: tuple[Line, ...] = Field((), description="that documentation")
-    notes: tuple[Line, ...] = Field((), description="printed into every job script")
+    doc_date: OneLine = Field("", description="date or version of the documentation used")
+    sources: tuple[OneLine, ...] = Field((), description="that documentation")
+    notes: tuple[OneLine, ...] = Field((), description="printed into every job script")
     access: tables.Access = Field(tables.Access(), description="where jobs go and who pays")
     directives: tables.Directives = Field(tables.Directives(), description="what sbatch refuses")
     noise: Float | None = Field(
@@ -45,9 +47,9 @@ class Site(Table):
     images_per_s: Float | None = Field(
         None, gt=0, description="of one rank, to see what fits a time limit; default: as measured"
     )
-    node: tables.Node = Field(tables.Node(), description="one node")
+    node: tables.NodeHardware = Field(tables.NodeHardware(), description="one node")
     gpu: tables.Gpu = Field(tables.Gpu(), description="how GPUs are asked for")
-    cpu: tables.Cpu = Field(tables.Cpu(), description="what a rank gets of the CPUs")
+    cpu: tables.CpuLayout = Field(tables.CpuLayout(), description="what a rank gets of the CPUs")
     network: tables.Network = Field(tables.Network(), description="one wire for both frameworks")
     setup: tables.Setup = Field(tables.Setup(), description="before Python starts")
     env: Variables = Field({}, description="environment variables exported for every run")

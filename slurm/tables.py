@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bench.study.definition import Bool, Int, Table
+from bench.study.definition import Bool, Int, TomlTable
 
 # A control character would end a comment or a directive of a job script, or be lost in it.
-Line = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000)]
+OneLine = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000)]
 # Stands in an option of sbatch or srun as it is: a blank, '#', a quote or a backslash would end it.
 WORD = r"[A-Za-z0-9_@%+=:,./&|!*()\[\]~^{}-]*"
 Word = Annotated[str, Field(pattern=f"^{WORD}$", max_length=4000)]
 Layout = Literal["blocks", "single"]
-Count = Annotated[Int, Field(ge=1, le=2**20)]
+Positive = Annotated[Int, Field(ge=1, le=2**20)]
 Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 # options of sbatch that a site's `extra` must leave alone, by the reason
 OURS = {
@@ -40,7 +40,7 @@ def breaks_a_job(option: str) -> str:
     return next((why for why, known in cut if known.startswith(name)), "")
 
 
-class Access(Table):
+class Access(TomlTable):
     account: Word = Field("", description="sbatch --account; the command line's --account wins")
     account_required: Bool = Field(False, description="refuse to render a job without an account")
     partition: Word = Field("", description="sbatch --partition")
@@ -48,66 +48,68 @@ class Access(Table):
     constraint: Word = Field("", description="sbatch --constraint, as in 'gpu&hbm80g'")
     reservation: Word = Field("", description="sbatch --reservation")
     clusters: Word = Field("", description="sbatch --clusters")
-    extra: tuple[Line, ...] = Field((), description="more options, as in '--licenses=scratch'")
+    extra: tuple[OneLine, ...] = Field((), description="more options, as in '--licenses=scratch'")
 
 
-class Directives(Table):
+class Directives(TomlTable):
     forbidden: tuple[Word, ...] = Field((), description="options, without dashes, as in 'gres'")
 
 
-class Node(Table):
-    cores: Count | None = Field(None, description="physical cores for jobs; left out: unknown")
+class NodeHardware(TomlTable):
+    cores: Positive | None = Field(None, description="physical cores for jobs; left out: unknown")
     threads_per_core: Int = Field(1, ge=1, le=1024, description="CPUs of a core as Slurm counts")
     gpus: Int = Field(0, ge=0, le=1024, description="as Slurm counts them: an MI250X is two")
-    gpu: Line = Field("", description="what the GPUs are, for people")
+    gpu: OneLine = Field("", description="what the GPUs are, for people")
     vendor: Literal["none", "cuda", "rocm"] = Field("none", description="whose GPUs")
-    interconnect: Line = Field("", description="what joins the nodes, for people")
+    interconnect: OneLine = Field("", description="what joins the nodes, for people")
 
 
-class Gpu(Table):
+class Gpu(TomlTable):
     request: Ways = Field("gpus-per-node", description="option; 'none': nodes come with them")
     bind: Word = Field("", description="srun --gpu-bind; default: a rank sees all GPUs of its node")
 
 
-class Cpu(Table):
-    ranks_per_node: Count | None = Field(None, description="default: one per GPU")
-    per_rank: Count = Field(1, description="--cpus-per-task of sbatch and srun")
+class CpuLayout(TomlTable):
+    ranks_per_node: Positive | None = Field(None, description="default: one per GPU")
+    per_rank: Positive = Field(1, description="--cpus-per-task of sbatch and srun")
     threads: Int | None = Field(None, ge=1, le=4096, description="where the study does not say")
     bind: Word = Field("", description="srun --cpu-bind: 'cores', or 'mask_cpu:...' for each rank")
     hint: Word = Field("", description="sbatch --hint, as in 'nomultithread'")
 
 
-class Network(Table):
+class Network(TomlTable):
     ifname: Word = Field("", description="interfaces for NCCL, with commas; Gloo takes the first")
 
 
-class Setup(Table):
+class Setup(TomlTable):
     purge: Bool = Field(False, description="module purge first")
-    modules: tuple[Line, ...] = Field((), description="modules to load, in order")
-    prologue: tuple[Line, ...] = Field((), description="lines of bash, after the modules")
-    venv: Line = Field(".venv", description="from the repository root; '': python from PATH")
-    container: tuple[Line, ...] = Field(
+    modules: tuple[OneLine, ...] = Field((), description="modules to load, in order")
+    prologue: tuple[OneLine, ...] = Field((), description="lines of bash, after the modules")
+    venv: OneLine = Field(".venv", description="from the repository root; '': python from PATH")
+    container: tuple[OneLine, ...] = Field(
         (),
         description="words that start a program in a container, before python; the driver runs on "
         "the host, with a Python 3.11 that has pydantic: DRIVER=...",
     )
 
 
-class Limits(Table):
-    max_nodes: Count = Field(1, description="nodes a job may have")
+class Limits(TomlTable):
+    max_nodes: Positive = Field(1, description="nodes a job may have")
     max_minutes: Int | None = Field(None, ge=1, le=366 * 1440, description="of a job")
     max_submitted: Int | None = Field(None, ge=1, le=10**9, description="jobs a user may queue")
 
 
-class Paths(Table):
-    data: Line = Field("data", description="folder with the data sets, for studies that name none")
-    node_local: tuple[Line, ...] = Field(
+class Paths(TomlTable):
+    data: OneLine = Field(
+        "data", description="folder with the data sets, for studies that name none"
+    )
+    node_local: tuple[OneLine, ...] = Field(
         ("/tmp", "/var/tmp", "/dev/shm"),
         description="folders every node has of its own: nothing a job needs may lie below them",
     )
 
 
-class Policy(Table):
+class Policy(TomlTable):
     layout: Layout = Field("blocks", description="a job per node count of a block, or a single one")
     exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
     one_at_a_time: Bool = Field(

@@ -6,37 +6,37 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bench.study.definition import Study
-from bench.study.plan import Run, launches
+from bench.study.plan import PlannedRun, launches
 from slurm.site import Site
 
 
-class Launch(NamedTuple):
+class LaunchRuns(NamedTuple):
     """Runs that belong together; `apart`: why they are started one by one, '' where they are not.
 
     A run without a partner has no turns, and needs no reason. `pairs`: positions of runs that are
     compared, which a node without memory for all keeps together first.
     """
 
-    runs: list[Run]
+    runs: list[PlannedRun]
     apart: str = ""
     pairs: Sequence[tuple[int, int]] = ()
 
 
-def together(runs: Sequence[Run], study: Study, site: Site) -> Iterator[Launch]:
+def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[LaunchRuns]:
     """The runs of a script, in their order, as launches: each stands where its first run does."""
     name = launches(dict.fromkeys(run.point for run in runs), study.partners)
     if not study.turns:
-        yield from (Launch([run]) for run in runs)
+        yield from (LaunchRuns([run]) for run in runs)
         return
-    members: dict[tuple[int | None, str], list[Run]] = {}
+    members: dict[tuple[int | None, str], list[PlannedRun]] = {}
     for run in runs:
         members.setdefault((run.config.block, name[run.point]), []).append(run)
     for launch in members.values():
         apart = _why_apart(launch, site) if len(launch) > 1 else ""
-        yield Launch(launch, apart, () if apart else _pairs(launch, study))
+        yield LaunchRuns(launch, apart, () if apart else _pairs(launch, study))
 
 
-def _pairs(launch: Sequence[Run], study: Study) -> list[tuple[int, int]]:
+def _pairs(launch: Sequence[PlannedRun], study: Study) -> list[tuple[int, int]]:
     """The study's comparisons, arms over their cells, then variants over the first, by position."""
     at = {(run.point.cell, run.point.variant): run.config.position or 0 for run in launch}
     first, *others = study.variants or [""]
@@ -45,7 +45,7 @@ def _pairs(launch: Sequence[Run], study: Study) -> list[tuple[int, int]]:
     return [(at[one], at[other]) for one, other in pairs if {one, other} <= at.keys()]
 
 
-def _why_apart(launch: Sequence[Run], site: Site) -> str:
+def _why_apart(launch: Sequence[PlannedRun], site: Site) -> str:
     configs = [run.config for run in launch]
     if any(config.epochs is not None for config in configs):
         return "trainings to a target have no windows to take turns by"

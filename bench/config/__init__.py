@@ -77,10 +77,10 @@ COMMANDS = {
 _PROG = "python -m bench"
 _ABOUT = """Measure one configuration, alone or under a launcher; write one run log.
 
-On standard output stand images/s of a device and of all, in the two lines of Horovod's own
-benchmark, and a line of JSON behind the word hvd-ddp-fom. There, +- is half the 95 % interval of
-the windows' mean, from the windows of this run alone, not 1.96 standard deviations; nan where
-there is one window. Everything else goes to standard error."""
+On standard output stand images/s of a device and of all, in two lines that test suites parse, and
+a line of JSON behind the word hvd-ddp-fom. There, +- is half the 95 % interval of the windows'
+mean, from the windows of this run alone, not 1.96 standard deviations; nan where there is one
+window. Everything else goes to standard error."""
 
 
 def _parser() -> Parser:

@@ -71,7 +71,7 @@ def table_path(launch: str) -> Path:
     return SHARED_MEMORY / f"{_PREFIX}-{os.geteuid()}-{launch}-{socket.gethostname()}"
 
 
-def table_of(env: Mapping[str, str]) -> Table | None:
+def table_of(env: Mapping[str, str]) -> TurnTable | None:
     """The table of this world's launch; None of a world that was started alone.
 
     Raises UsageError, also where this node lets worlds share nothing.
@@ -81,7 +81,7 @@ def table_of(env: Mapping[str, str]) -> Table | None:
         return None
     _remove_stale()
     try:
-        return Table(place)
+        return TurnTable(place)
     except OSError as error:
         wrong = f"{table_path(place.launch)} cannot be written ({error.strerror})"
         raise UsageError(f"{wrong}, which runs that take turns share; {WAY_OUT}") from None
@@ -96,7 +96,7 @@ class Process(NamedTuple):
     serves: bool
 
 
-class Table:
+class TurnTable:
     """The table as one process sees it; each number has one writer at a time.
 
     Its file has a name only until all have met, so that nothing of it outlives them. Raises OSError

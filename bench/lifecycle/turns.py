@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 from bench.lifecycle.peers import ENDED, STOPPED, loading_processes, signal_others, state
-from bench.lifecycle.turn_table import EVERYBODY, MOST_LOCAL, WAY_OUT, Place, Process, Table
+from bench.lifecycle.turn_table import EVERYBODY, MOST_LOCAL, WAY_OUT, Place, Process, TurnTable
 from bench.lifecycle.waking import Waker
 
 _POLL_S = 0.001
@@ -75,7 +75,7 @@ class SharedTurns(Turns):
 
     def __init__(
         self,
-        table: Table,
+        table: TurnTable,
         launch: Launch,
         servers: int,
         serves: bool,
@@ -253,7 +253,9 @@ def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
     signal_others([process.pid for process in processes], number)
 
 
-def turns_of(table: Table | None, launch: Launch, config: RunConfig, counters: Counters) -> Turns:
+def turns_of(
+    table: TurnTable | None, launch: Launch, config: RunConfig, counters: Counters
+) -> Turns:
     """This process's turns: of a launch of several worlds, or all of them."""
     if table is None:
         return ALONE

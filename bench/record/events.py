@@ -15,9 +15,9 @@ Value = Annotated[str, Field(max_length=2**17)]  # of a variable: the kernel tak
 Texts = dict[Text, Value]
 Integer = Annotated[int, Field(gt=-MOST_INTEGER, lt=MOST_INTEGER)]
 Count = Annotated[int, Field(ge=0, lt=MOST_INTEGER)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 # Sums and quotients stay finite: no clock tells less than a nanosecond, no run lasts 30 years.
-Seconds = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
+Duration = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -37,12 +37,12 @@ class Rank(TypedDict):
     cpus_on_node: NotRequired[Count | None]
     memory_bytes: NotRequired[Count]
     env: NotRequired[dict[Text, Value | None]]  # where it differs from rank 0's
-    load_1min: NotRequired[Number]
+    load_1min: NotRequired[Finite]
     steal_jiffies: NotRequired[Count | None]  # of the node, and so are busy and idle
     busy_jiffies: NotRequired[Count | None]
     idle_jiffies: NotRequired[Count | None]
     own_jiffies: NotRequired[Count]
-    cpu_mhz: NotRequired[Number | None]
+    cpu_mhz: NotRequired[Finite | None]
     cpu_governor: NotRequired[Text | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
@@ -91,7 +91,7 @@ class Start(TypedDict):
     schema: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
     config: dict[str, Any]  # checked as a RunConfig
     host: Host
-    workload: dict[Text, Text | bool | Integer | Number | None]
+    workload: dict[Text, Text | bool | Integer | Finite | None]
 
 
 class StepsEvent(TypedDict):
@@ -100,7 +100,7 @@ class StepsEvent(TypedDict):
     event: Literal["steps"]
     phase: Literal["warmup", "lead_in", "window"]
     index: Count
-    seconds: list[list[Seconds]]
+    seconds: list[list[Duration]]
 
 
 class BreakdownEvent(TypedDict):
@@ -121,7 +121,7 @@ class LoggedExchange(TypedDict):
     """One exchange as a framework noted it; `begin_s` is on the breakdown's clock."""
 
     name: str
-    begin_s: Number
+    begin_s: Finite
     seconds: Wait
     bytes: Count
 
@@ -143,7 +143,7 @@ class Window(TypedDict):
     event: Literal["window"]
     index: Count
     steps: Count
-    seconds: Seconds
+    seconds: Duration
     input_seconds: list[Wait]
     busy_share: NotRequired[list[Share | None]]
 
@@ -155,8 +155,8 @@ class Epoch(TypedDict):
     training: Count
     index: Count
     steps: Count
-    seconds: Seconds
-    loss: Number | Literal["nan", "inf", "-inf"]
+    seconds: Duration
+    loss: Finite | Literal["nan", "inf", "-inf"]
     correct: Count
     held_out: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
     parameters_equal: bool
@@ -178,8 +178,8 @@ class ParityOfStep(TypedDict):
 
     step: Count
     elements: Count
-    relative_difference: Number | Literal["inf"]
-    allowed: Number | Literal["inf"]
+    relative_difference: Finite | Literal["inf"]
+    allowed: Finite | Literal["inf"]
     holds: bool
 
 
@@ -208,12 +208,12 @@ class End(TypedDict):
     servers: NotRequired[list[ServerCounts]]
     torch_settings_changed: NotRequired[list[Text]]  # while it was measured
     threads: NotRequired[list[Count]]  # by rank, as these
-    load_1min: NotRequired[list[Number]]
+    load_1min: NotRequired[list[Finite]]
     steal_jiffies: NotRequired[list[Count | None]]
     busy_jiffies: NotRequired[list[Count | None]]
     idle_jiffies: NotRequired[list[Count | None]]
     own_jiffies: NotRequired[list[Count]]
-    cpu_mhz: NotRequired[list[Number | None]]
+    cpu_mhz: NotRequired[list[Finite | None]]
     parity: NotRequired[list[ParityOfStep]]
     tcp_bytes: NotRequired[list[dict[Text, Count]]]
     peak_memory_bytes: NotRequired[list[Count]]
@@ -228,8 +228,8 @@ class Exit(TypedDict):
     code: Integer
     timed_out: NotRequired[bool]
     interrupted: NotRequired[bool]
-    limit_s: NotRequired[Integer | Number]
-    wall_s: NotRequired[Integer | Number]
+    limit_s: NotRequired[Integer | Finite]
+    wall_s: NotRequired[Integer | Finite]
     said: NotRequired[list[str]]
     oom_kills: NotRequired[Integer]
     session: NotRequired[Text]

@@ -81,6 +81,12 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
         return RunOutcome("interrupted", stopped)  # whatever ranks say while they are ended
     if errors:
         return RunOutcome("failed", code + _error(_root(errors)), words)
+    return _without_cause(end, launcher, code, words)
+
+
+def _without_cause(end: Event, launcher: Event, code: str, words: tuple[str, ...]) -> RunOutcome:
+    """How a run ended of which no rank named a cause; `code` begins the sentence."""
+    status, stopped = end.get("status", ""), _stop(end)
     if status == "interrupted" and launcher.get("code") and "interrupted" in launcher:
         # the job was not stopped: when a rank dies, its launcher ends the others
         died = words[0] if words else f"{stopped} because another rank died"

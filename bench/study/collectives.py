@@ -51,7 +51,7 @@ class Timed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class CostLine:
     """seconds = latency_s + s_per_byte * bytes, from the first size of a regime to its last."""
 
     first_bytes: int
@@ -69,7 +69,7 @@ class Line:
         return 1 / self.s_per_byte if self.s_per_byte else None
 
 
-def fit(sizes: Sequence[int], seconds: Sequence[float]) -> list[Line]:
+def fit(sizes: Sequence[int], seconds: Sequence[float]) -> list[CostLine]:
     """One line for small sizes and one for large, parted where both fit best; one line of few.
 
     Hockney's model (1994). Least relative squares: a microsecond counts as much as a second.
@@ -84,7 +84,7 @@ def fit(sizes: Sequence[int], seconds: Sequence[float]) -> list[Line]:
     return [line for line, _ in min(candidates, key=lambda way: sum(lost for _, lost in way))]
 
 
-def _line(x: Sequence[int], t: Sequence[float]) -> tuple[Line, float]:
+def _line(x: Sequence[int], t: Sequence[float]) -> tuple[CostLine, float]:
     """The line, neither of whose parts is negative, and its sum of relative squares."""
     import numpy as np  # here: ranks that only measure read this file, and load torch first
     from scipy.optimize import nnls
@@ -95,7 +95,7 @@ def _line(x: Sequence[int], t: Sequence[float]) -> tuple[Line, float]:
     latency, per_byte = (float(part) for part in parts / scale)
     worst = float(np.max(np.abs(weighted @ (parts / scale) - 1)))
     ends = {"first_bytes": x[0], "last_bytes": x[-1]}
-    return Line(**ends, latency_s=latency, s_per_byte=per_byte, worst=worst), float(lost) ** 2
+    return CostLine(**ends, latency_s=latency, s_per_byte=per_byte, worst=worst), float(lost) ** 2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,12 +25,12 @@ Float = Annotated[float, Strict()]
 Bool = Annotated[bool, Strict()]
 BatchPerRank = Annotated[Int, Field(ge=1, le=2**24)]
 WorldSize = Annotated[Int, Field(ge=1, le=2**20)]
-Seconds = Annotated[Int, Field(ge=1, le=MAX_SECONDS)]
+WholeSeconds = Annotated[Int, Field(ge=1, le=MAX_SECONDS)]
 _WorldSizes = Annotated[tuple[WorldSize, ...], Field(max_length=MAX_LENGTH)]
 _FilledList = Field(min_length=1, max_length=MAX_LENGTH)
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """A table of a file a person writes: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,19 +44,19 @@ class Broken(ValueError):
         self.key = key
 
 
-class Weak(Table):
+class Weak(TomlTable):
     """Weak scaling: every rank keeps its batch."""
 
     batch_per_rank: BatchPerRank = Field(description="images per step on each rank, at every size")
 
 
-class Strong(Table):
+class Strong(TomlTable):
     """Strong scaling: the ranks share one batch."""
 
     global_batch: Int = Field(ge=1, le=2**40, description="images per step over all ranks")
 
 
-class Batch(Table):
+class BatchSweep(TomlTable):
     """A sweep of the batch at fixed world sizes."""
 
     batch_per_rank: Annotated[tuple[BatchPerRank, ...], _FilledList] = Field(
@@ -65,7 +65,7 @@ class Batch(Table):
     world_sizes: _WorldSizes = Field((), description="ranks of the sweep; or write nodes above")
 
 
-class Primary(Table):
+class Primary(TomlTable):
     """The comparison that the study is about, named beforehand: half of Holm's error is its own."""
 
     curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
@@ -84,7 +84,7 @@ def _one(value: object) -> object:
     return value
 
 
-class Study(Table):
+class Study(TomlTable):
     """One study. Construction raises `pydantic.ValidationError` where a rule is broken."""
 
     name: str = Field(description="names the study and its folder: lower case, digits, '-', '_'")
@@ -122,12 +122,12 @@ class Study(Table):
         0, ge=0, lt=2**61, description="of order and training; left out, the first run draws it"
     )
     margin: Float = Field(0.02, gt=0, lt=1, description="relative difference that counts as none")
-    time_limit_s: Seconds = Field(300, description="seconds after which a run is ended")
-    expected_run_s: Seconds | None = Field(None, description="estimate until a run has ended")
+    time_limit_s: WholeSeconds = Field(300, description="seconds after which a run is ended")
+    expected_run_s: WholeSeconds | None = Field(None, description="estimate until a run has ended")
     primary: Primary | None = Field(None, description="the comparison with half of the error")
     weak: Weak | None = Field(None, description="weak scaling")
     strong: Strong | None = Field(None, description="strong scaling")
-    batch: Batch | None = Field(None, description="batch sweep")
+    batch: BatchSweep | None = Field(None, description="batch sweep")
     run: dict[str, Any] = Field({}, description="fields of RunConfig, the same in every run")
     site: str = Field("", max_length=1000, description="leave it out: filled in for a site")
     variants: dict[str, dict[str, Any]] = Field({}, description="by name: fields, before [run]'s")

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from bench.config import UsageError, explain
 from bench.study.limits import MAX_BLOCKS
 
-Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
+JobNumber = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
 _Text = Annotated[str, Field(max_length=4096)]
 
 
@@ -25,7 +25,7 @@ class JobRecord(BaseModel):
     blocks: int = Field(ge=1, le=MAX_BLOCKS)
     job: str = ""
     site: str = ""
-    slurm_id: Number = ""
+    slurm_id: JobNumber = ""
     after: list[str] = []
 
 
@@ -35,7 +35,7 @@ class JobEvent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     event: _Text
-    job: Annotated[Number, BeforeValidator(str)] = ""
+    job: Annotated[JobNumber, BeforeValidator(str)] = ""
     restart: int = Field(0, ge=0, lt=2**63)
     when: _Text = ""
     node: _Text = ""

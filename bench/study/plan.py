@@ -21,7 +21,7 @@ Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison,
 
 
 @dataclass(frozen=True)
-class Point:
+class PlannedPoint:
     """One configuration, and every curve of the study that passes through it."""
 
     cell: str
@@ -46,11 +46,11 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Run:
+class PlannedRun:
     """One planned run: a fresh process group that measures `point` and writes `config.log_path`."""
 
     id: str
-    point: Point
+    point: PlannedPoint
     config: RunConfig
 
     @property
@@ -60,7 +60,7 @@ class Run:
         return self.config.log_path
 
 
-def points(study: Study) -> list[Point]:
+def points(study: Study) -> list[PlannedPoint]:
     """Every configuration of the study once. Raises UsageError where a batch does not divide.
 
     A configuration that several curves need is one point: at one rank weak and strong scaling often
@@ -72,11 +72,11 @@ def points(study: Study) -> list[Point]:
     if most > MAX_RUNS:  # before they are made
         made = f"cells, variants and sizes make up to {most} points"
         raise UsageError(f"{made}; a study has at most {MAX_RUNS} runs")
-    curves: dict[Point, list[Curve]] = {}
+    curves: dict[PlannedPoint, list[Curve]] = {}
     for cell in study.cells:
         for variant, size in product(_variants(study, cell), _sizes(study, cell)):
             curve, world_size, batch_per_rank = size
-            point = Point(cell, world_size, batch_per_rank, (), variant, study.settings)
+            point = PlannedPoint(cell, world_size, batch_per_rank, (), variant, study.settings)
             curves.setdefault(point, []).append(curve)
     return [replace(point, curves=tuple(through)) for point, through in curves.items()]
 
@@ -138,7 +138,7 @@ def check_primary(study: Study) -> None:
         raise UsageError(f"primary={wanted} must be one comparison, and is {names}; {cure}")
 
 
-def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
+def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
     """The runs of blocks 0 to blocks-1, each in its order; UsageError where one would be refused.
 
     Each block depends on the study's seed and its own index alone, so more blocks leave the earlier
@@ -158,12 +158,12 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
             # the seed is equal for all cells of a block: same initial weights, same data and order
             place |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
             # a copy: no rule speaks of what differs between blocks
-            runs.append(Run(run_id, point, first[point].model_copy(update=place)))
+            runs.append(PlannedRun(run_id, point, first[point].model_copy(update=place)))
         planned.append(runs)
     return planned
 
 
-def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Point]]:
+def orders(every: Sequence[PlannedPoint], pairs: Pairs, seed: int) -> Iterator[list[PlannedPoint]]:
     """The order of block 0, 1, ...: what is compared stands together, in groups in random order.
 
     Inside a group an even block's order is random, and the next block's is the same backwards: a
@@ -173,7 +173,7 @@ def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Poi
     names = {p: (("pair", _compared(p, pairs).name), ("run", p.name)) for p in every}
     group = {point: group_of(point, pairs).name for point in every}
     for couple in count():
-        groups: dict[str, list[Point]] = {}
+        groups: dict[str, list[PlannedPoint]] = {}
         for point in sorted(every, key=lambda p: [_draw(seed, couple, *x) for x in names[p]]):
             groups.setdefault(group[point], []).append(point)
         for block, step in ((2 * couple, 1), (2 * couple + 1, -1)):
@@ -181,7 +181,7 @@ def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Poi
             yield [point for name in drawn for point in groups[name][::step]]
 
 
-def launches(every: Iterable[Point], pairs: Pairs) -> dict[Point, str]:
+def launches(every: Iterable[PlannedPoint], pairs: Pairs) -> dict[PlannedPoint, str]:
     """The name of each point's launch: what a block starts together, where turns can be taken.
 
     A launch has all that are compared with one another, and every other cell of their transport
@@ -201,18 +201,18 @@ def launches(every: Iterable[Point], pairs: Pairs) -> dict[Point, str]:
     return name
 
 
-def _place(point: Point) -> Point:
+def _place(point: PlannedPoint) -> PlannedPoint:
     """One point for all cells of a transport, of equal size."""
     return replace(point, cell=point.transport, variant="", curves=())
 
 
-def group_of(point: Point, pairs: Pairs) -> Point:
+def group_of(point: PlannedPoint, pairs: Pairs) -> PlannedPoint:
     """One point for all that are compared with one another: both cells, and every variant."""
     # a point of the reference may lie on more curves than its partner's
     return replace(_compared(point, pairs), variant="", curves=())
 
 
-def _compared(point: Point, pairs: Pairs) -> Point:
+def _compared(point: PlannedPoint, pairs: Pairs) -> PlannedPoint:
     """The point of the reference that a point is compared with; any other stands for itself."""
     reference_of = {candidate: reference for reference, candidate in pairs}
     cell = point.cell
@@ -226,7 +226,7 @@ def _draw(*names: object) -> bytes:
     return hashlib.sha256("/".join(map(str, names)).encode()).digest()
 
 
-def config_of(study: Study, point: Point) -> RunConfig:
+def config_of(study: Study, point: PlannedPoint) -> RunConfig:
     """What all runs of a point share. Raises UsageError where such a run would be refused."""
     backend, transport, arm = parts(point.cell)
     fields = {

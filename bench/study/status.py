@@ -10,7 +10,7 @@ from statistics import fmean
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
 from bench.record.archive import holds
-from bench.study.plan import Pairs, Point, Run, launches
+from bench.study.plan import Pairs, PlannedPoint, PlannedRun, launches
 
 # What Slurm's accounts say of a job, where that tells what became of the run that died with it
 _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
@@ -20,7 +20,7 @@ _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 class RunStatus:
     """One planned run as its log tells it; `words` are the last ones of its ranks, a line each."""
 
-    run: Run
+    run: PlannedRun
     state: str
     reason: str = ""
     wall_s: int | None = None
@@ -34,7 +34,7 @@ class RunStatus:
         return self.hosts, self.allocation
 
 
-def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
+def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
     """State of one run, `running` without an end while its job is; `job`: how that ended."""
     unfinished = ("running", "") if job_is_running else _with_its_job(job)
     if not holds(run.log):
@@ -77,7 +77,7 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
     return ""
 
 
-def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[Run]:
+def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedRun]:
     """Runs to do: those not ok, and with each the others of its launch.
 
     Pairs and variants are compared only inside one job of a scheduler, or one session of a machine
@@ -116,13 +116,13 @@ def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[s
 
 
 def seconds_left(
-    pending: Sequence[Run], statuses: Iterable[RunStatus], expected_run_s: int | None = None
+    pending: Sequence[PlannedRun], statuses: Iterable[RunStatus], expected_run_s: int | None = None
 ) -> float | None:
     """Estimate from runs that ended ok: of the same point if there are any, else of all.
 
     Before any has ended, from `expected_run_s`; None without that.
     """
-    known: dict[Point, list[int]] = {}
+    known: dict[PlannedPoint, list[int]] = {}
     for status in statuses:
         if status.state == "ok" and status.wall_s is not None:
             known.setdefault(status.run.point, []).append(status.wall_s)

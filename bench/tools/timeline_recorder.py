@@ -20,7 +20,7 @@ from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.timing import Stopwatch
 
-Facts = dict[str, Any]
+Traits = dict[str, Any]
 _FORWARD, _LOSS, _BACKWARD, _READY, _DONE = "begun", "loss", "backward", "ready", "done"
 
 
@@ -29,11 +29,11 @@ class Recorded:
     """Seconds of every timed step; a gradient's count from the start of its backward pass."""
 
     classes: int
-    device: Facts
+    device: Traits
     forward: list[float]
     backward: list[float]
     optimizer: list[float]
-    gradients: list[tuple[Facts, list[float]]]
+    gradients: list[tuple[Traits, list[float]]]
 
 
 class _Recorder(Observer):
@@ -104,12 +104,12 @@ def record(config: RunConfig, steps: int, say: Callable[[str], object]) -> Recor
     )
 
 
-def parameters(config: RunConfig) -> tuple[list[Facts], int]:
+def parameters(config: RunConfig) -> tuple[list[Traits], int]:
     """What is trained, in the model's order, and the number of classes."""
     classes = data.load_images(config).classes
     network = models.build_model(config, classes)
     return [_facts(name, p) for name, p in network.named_parameters() if p.requires_grad], classes
 
 
-def _facts(name: str, parameter: torch.nn.Parameter) -> Facts:
+def _facts(name: str, parameter: torch.nn.Parameter) -> Traits:
     return {"name": name, "shape": tuple(parameter.shape), "bytes": parameter.nbytes}

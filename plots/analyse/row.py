@@ -20,7 +20,7 @@ from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.quiet import others_share
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 
-Row = dict[str, Any]
+Columns = dict[str, Any]
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     "study_sha256",
@@ -29,7 +29,7 @@ _OF_THE_CONFIG = (
 )
 
 
-def row_of(run: Run, study: Study) -> Row:
+def row_of(run: Run, study: Study) -> Columns:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
@@ -69,7 +69,7 @@ def row_of(run: Run, study: Study) -> Row:
     }
 
 
-def _origin(run: Run) -> Row:
+def _origin(run: Run) -> Columns:
     """When and on what it ran, and how it ended."""
     return {
         "exit_code": run.exit.get("code"),
@@ -83,7 +83,7 @@ def _origin(run: Run) -> Row:
     }
 
 
-def _measured(run: Run, steps: np.ndarray) -> Row:
+def _measured(run: Run, steps: np.ndarray) -> Columns:
     """Speed, and what may disturb it; `steps` are seconds of the job, timed."""
     p95, p99 = stats.percentiles(steps, (95, 99))
     first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))

@@ -21,8 +21,8 @@ _KEEP = 5
 _ENOUGH_FOR_BATCHES = 50  # steps; of fewer, batches of five are too few, and steps are judged
 _NO_VARIANCE = 1e-24  # of the mean square: what rounding leaves of numbers that are equal
 
-Logs = np.ndarray[Any, np.dtype[np.float64]]
-Floats = Sequence[float] | Logs
+Logarithms = np.ndarray[Any, np.dtype[np.float64]]
+Floats = Sequence[float] | Logarithms
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def judge(step_seconds: Floats) -> Steadiness:
     return Steadiness(not reasons, "; ".join(reasons), cut, shift, outliers)
 
 
-def _resolved(first: Logs, second: Logs, noise: float) -> bool:
+def _resolved(first: Logarithms, second: Logarithms, noise: float) -> bool:
     """Whether two means differ by more Welch's errors than that; `noise`: the first's variance."""
     error = math.sqrt(noise / len(first) + float(second.var(ddof=1)) / len(second))
     return abs(float(second.mean() - first.mean())) > _RESOLVED * error

@@ -14,7 +14,7 @@ _MOST_STEPS = 2000  # of a sequence: a figure is no wider
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
+class StepSeconds:
     """Seconds of the job, step by step, of all runs of one point."""
 
     point: Point
@@ -26,7 +26,7 @@ class Steps:
     timed: np.ndarray  # [runs x timed steps], sorted
 
 
-def at_largest(runs: pd.DataFrame) -> Iterator[Steps]:
+def at_largest(runs: pd.DataFrame) -> Iterator[StepSeconds]:
     """Points at the most ranks of their series; runs of unequal length are cut to the shortest."""
     groups = list(by_point(runs))
     most: dict[object, int] = {}
@@ -41,7 +41,7 @@ def at_largest(runs: pd.DataFrame) -> Iterator[Steps]:
         low, median, high = np.percentile(table, (10, 50, 90), axis=0)
         warmup = int(rows["warmup_steps"].min())
         timed = [one[warm:] for one, warm in zip(sequences, rows["warmup_steps"], strict=True)]
-        yield Steps(
+        yield StepSeconds(
             point=point,
             runs=len(rows),
             warmup_steps=warmup,

@@ -9,7 +9,7 @@ from typing import Any
 from bench.config import UsageError
 from bench.study.collectives import KINDS, Measured, Timed
 from plots.imports import find
-from plots.imports.observation import Options
+from plots.imports.observation import ImportOptions
 from plots.imports.points import read
 
 
@@ -23,7 +23,7 @@ def measured(form: str, paths: Sequence[Path], world_size: int | None = None) ->
 
 
 def _of(form: str, path: Path, world_size: int | None) -> list[Measured]:
-    options = Options(world_size=world_size, backend=form)
+    options = ImportOptions(world_size=world_size, backend=form)
     values = read(find(form), form, [path], options).values
     tables = []
     grouped: Any = values.groupby(["world_size", "model"])

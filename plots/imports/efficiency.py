@@ -14,7 +14,7 @@ _SPREAD = r"\b(?:median|min|max) over runs"  # beside the mean of the same runs
 
 
 @dataclass(frozen=True)
-class Row:
+class CurveRow:
     """One point of a curve; `measured` here, else imported, and then without an interval."""
 
     source: str

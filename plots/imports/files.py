@@ -10,7 +10,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.factory import OwnCodeError
-from plots.imports.observation import COLUMNS, RATE, WORDS, Format, Options
+from plots.imports.observation import COLUMNS, RATE, WORDS, Format, ImportOptions
 from plots.imports.text import Log, decode
 
 MOST_RANKS = 10_000_000
@@ -25,7 +25,7 @@ _OPTIONS = {
 
 
 def read_files(
-    form: Format, name: str, paths: Sequence[Path], options: Options
+    form: Format, name: str, paths: Sequence[Path], options: ImportOptions
 ) -> tuple[pd.DataFrame, list[str]]:
     """Every number of every file, and what must be told. Raises UsageError, naming the file."""
     parts: list[pd.DataFrame] = []
@@ -51,7 +51,7 @@ def read_files(
 
 
 def _read_one(
-    form: Format, name: str, log: Log, options: Options
+    form: Format, name: str, log: Log, options: ImportOptions
 ) -> tuple[pd.DataFrame, list[str]]:
     try:
         reading = form.read(log, options)
@@ -85,7 +85,7 @@ def _read_one(
     return values, warnings
 
 
-def _with_options(values: pd.DataFrame, options: Options) -> pd.DataFrame:
+def _with_options(values: pd.DataFrame, options: ImportOptions) -> pd.DataFrame:
     for column, option in _OPTIONS.items():
         value = getattr(options, column)
         if value is None:
@@ -133,7 +133,9 @@ def _require_possible(values: pd.DataFrame) -> None:
         raise UsageError(f"{first['quantity']} {first['value']:g} is below 0; mend the line")
 
 
-def _told_apart(values: pd.DataFrame, form: Format, name: str, options: Options) -> pd.DataFrame:
+def _told_apart(
+    values: pd.DataFrame, form: Format, name: str, options: ImportOptions
+) -> pd.DataFrame:
     """Several files of one size are runs or ranks: where nothing says which, the user must."""
     several = values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() > 1
     if not several:

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ImportOptions:
     """What the files do not say, and the user does; None where the files must."""
 
     backend: str | None = None
@@ -55,7 +55,7 @@ class Reading:
     warnings: Sequence[str] = ()
 
 
-Reader = Callable[[Log, Options], Reading]
+Reader = Callable[[Log, ImportOptions], Reading]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def matched(*patterns: str, marker: str) -> Reader:
     """
     compiled, mark = [re.compile(pattern) for pattern in patterns], re.compile(marker)
 
-    def read(log: Log, options: Options) -> Reading:
+    def read(log: Log, options: ImportOptions) -> Reading:
         rows: list[Row] = []
         marked, lost, last = 0, [], 0
         for line in log.lines:
@@ -163,7 +163,7 @@ def stating(read: Reader, **patterns: str) -> Reader:
     """
     compiled = {place: re.compile(pattern) for place, pattern in patterns.items()}
 
-    def both(log: Log, options: Options) -> Reading:
+    def both(log: Log, options: ImportOptions) -> Reading:
         reading = read(log, options)
         stated = {place: stated_once(log.text, p, place) for place, p in compiled.items()}
         values = reading.values.assign(**{k: v for k, v in stated.items() if v is not None})

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from plots.imports.files import EXTRA, POINT, read_files
-from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, Options
+from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, ImportOptions
 
 _AGREE = 0.02  # relative: a file's own total, and the sum of its ranks
 _REPEATS = ("median", "min", "max")  # of runs: where they lie
@@ -38,7 +38,7 @@ class Reduced:
     left_out: int = 0  # groups in which ranks are missing
 
 
-def read(form: Format, name: str, paths: Sequence[Path], options: Options) -> Imported:
+def read(form: Format, name: str, paths: Sequence[Path], options: ImportOptions) -> Imported:
     """Files of one format. Raises UsageError where one holds nothing of it, or what cannot be."""
     values, warnings = read_files(form, name, paths, options)
     values = _without_repeats(values, warnings)

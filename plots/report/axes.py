@@ -15,7 +15,7 @@ from bench.backends.facts import Look
 from bench.study.stats import Estimate
 
 Estimates = Sequence[Estimate]
-Frame = tuple[float, float]  # both ends of an axis
+Extent = tuple[float, float]  # both ends of an axis
 Style = dict[str, Any]  # as matplotlib takes it
 _TRANSPORTS = ("", "mpi", "gloo", "nccl")  # the order of cells in legends and of rows
 _SPARE = (  # for cells without a look of their own in the catalogue of backends
@@ -104,7 +104,7 @@ def is_log(values: Sequence[int]) -> bool:
     return max(values) / min(values) > _LOG_FROM
 
 
-def ends(values: Sequence[int], log: bool) -> Frame:
+def ends(values: Sequence[int], log: bool) -> Extent:
     """Ends of an axis on which each rank count or batch stands at its true place, with room."""
     at = [math.log2(v) if log else float(v) for v in sorted(set(values))]
     room = 0.45 * min((b - a for a, b in itertools.pairwise(at)), default=1.0)
@@ -133,7 +133,7 @@ def dots(e: Estimate) -> tuple[float, ...]:
     return e.blocks if e.shown is None and e.n > 1 else ()
 
 
-def reach(estimates: Estimates, *others: float) -> Frame:
+def reach(estimates: Estimates, *others: float) -> Extent:
     """Ends of a logarithmic axis with every value and block, and bars that do not flatten them."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
@@ -143,7 +143,7 @@ def reach(estimates: Estimates, *others: float) -> Frame:
     return low / room, high * room
 
 
-def cut(e: Estimate, frame: Frame) -> list[int]:
+def cut(e: Estimate, frame: Extent) -> list[int]:
     """At which ends of the frame an estimate's bar is cut: 0 is the low one, 1 the high one."""
     if e.shown is None:
         return []

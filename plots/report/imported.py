@@ -12,7 +12,7 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.imports import find
-from plots.imports.observation import Format, Options
+from plots.imports.observation import Format, ImportOptions
 from plots.imports.points import Imported, by_epoch, read
 from plots.report.format import count, number, table
 
@@ -20,7 +20,7 @@ from plots.report.format import count, number, table
 def bring_in(
     form: str,
     files: Sequence[Path],
-    options: Options,
+    options: ImportOptions,
     out: Path,
     *,
     values: bool,

@@ -14,7 +14,7 @@ from bench.study.disk import write_whole
 from bench.study.stats import Estimate
 from plots.analyse.runs import load
 from plots.analyse.study import analyse, machine
-from plots.imports.efficiency import Row, is_curve, scaled
+from plots.imports.efficiency import CurveRow, is_curve, scaled
 from plots.report import figures
 from plots.report.columns import Column, markdown_table
 from plots.report.figures import published as figure
@@ -95,16 +95,16 @@ def _points(folder: Path) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _imported(points: pd.DataFrame) -> Iterator[Row]:
+def _imported(points: pd.DataFrame) -> Iterator[CurveRow]:
     rows: Any = points.itertuples()
     for r in rows:
         efficiencies = _alone(r.own_efficiency), _alone(r.common_efficiency)
         if (value := _alone(r.value)) is not None:
             place = (r.source, r.curve, r.backend, int(r.world_size), r.batch)
-            yield Row(*place, value, *efficiencies, r.reducer, measured=False)
+            yield CurveRow(*place, value, *efficiencies, r.reducer, measured=False)
 
 
-def _study_rows(folder: Path) -> Iterator[Row]:
+def _study_rows(folder: Path) -> Iterator[CurveRow]:
     a = analyse(load(folder))
     for t in a.throughput:
         if t.curve not in ("weak", "strong"):
@@ -120,7 +120,7 @@ def _study_rows(folder: Path) -> Iterator[Row]:
         source = f"ours: {kind}{a.loaded.study.name} ({clean(machine(a.loaded.host), 80)})"
         size = (t.point.world_size, t.point.fixed(t.curve), t.images_per_s)
         ends = kinds.get("own"), kinds.get("common")
-        yield Row(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
+        yield CurveRow(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
 
 
 def _others(source: Column, rows: pd.DataFrame) -> str:

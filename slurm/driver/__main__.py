@@ -22,7 +22,7 @@ try:
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom
-    from slurm.driver.job import Job
+    from slurm.driver.job import LocalJob
     from slurm.driver.launches import read_launches
     from slurm.driver.options import JobOptions
     from slurm.driver.outputs import complain
@@ -53,7 +53,7 @@ def _here(options: JobOptions, common: list[str]) -> int:
         held = folder.lock()
         lock = held.fileno()
     folder.keep_study(options.study)
-    return Job(options, common, read_launches(sys.stdin.read()), [lock]).work()
+    return LocalJob(options, common, read_launches(sys.stdin.read()), [lock]).work()
 
 
 def _in_slurm(options: JobOptions, common: list[str]) -> int:

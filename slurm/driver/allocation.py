@@ -20,8 +20,8 @@ from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
-from slurm.driver.job import Job
-from slurm.driver.launches import Launch, Line
+from slurm.driver.job import LocalJob
+from slurm.driver.launches import LaunchLines, RunLine
 from slurm.driver.options import JobOptions
 from slurm.driver.outputs import complain, first_error
 from slurm.driver.steps import Ended, Step
@@ -31,7 +31,7 @@ _MOST_RESTARTS = 3
 _ALIVE_S = 60  # for a host to give its word
 
 
-class SlurmJob(Job):
+class SlurmJob(LocalJob):
     """Looks at the launch first, calibrates every node before and after, and keeps to its time."""
 
     verb = "submit"
@@ -39,7 +39,7 @@ class SlurmJob(Job):
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
     def __init__(
-        self, options: JobOptions, common: list[str], launches: list[Launch], diary: Diary
+        self, options: JobOptions, common: list[str], launches: list[LaunchLines], diary: Diary
     ) -> None:
         super().__init__(options, common, launches)
         self.diary, self.restart, self.session = diary, diary.restart, ""
@@ -74,7 +74,7 @@ class SlurmJob(Job):
         if self.options.requeue and again and self.restart < _MOST_RESTARTS:
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
-    def may_start(self, launch: Launch) -> bool:
+    def may_start(self, launch: LaunchLines) -> bool:
         nodes = -(-max(line.ranks for line in launch.lines) // self.options.ranks_per_node)
         if any(index not in self.hosts for index in range(nodes)):
             return False
@@ -84,10 +84,10 @@ class SlurmJob(Job):
             self.reason = self._why("no time for more")
         return False
 
-    def ranks_here(self, line: Line) -> int:
+    def ranks_here(self, line: RunLine) -> int:
         return min(line.ranks, self.options.ranks_per_node)
 
-    def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
+    def after_failure(self, ended: Ended, line: RunLine, log: Path, out: Path) -> None:
         printed = out.read_text(errors="replace")
         wrong = ended.code == 2 or re.search(r"task.*: Exited with exit code 2$", printed, re.M)
         # not a wrong world, which ranks also call it when their peers come late

@@ -19,11 +19,11 @@ from pathlib import Path
 from bench.config import UsageError
 from bench.launch import gpu, launcher
 from bench.launch.machine import free_bytes
-from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, Table
+from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
-from slurm.driver.launches import Launch, Line, in_parts, point_of
+from slurm.driver.launches import LaunchLines, RunLine, in_parts, point_of
 from slurm.driver.options import JobOptions
 from slurm.driver.outputs import first_error, peak_bytes, rank_bytes
 from slurm.driver.steps import Ended, Step, Steps
@@ -32,7 +32,7 @@ _RANK_BYTES = 2**30  # of a rank of a point not measured yet, at least
 _SPARE = 0.9  # of the memory that is free
 
 
-class Job:
+class LocalJob:
     """On machines without a scheduler; in a Slurm allocation `SlurmJob` does more."""
 
     verb = "run"  # of `python -m slurm`, that goes on with the study
@@ -44,7 +44,7 @@ class Job:
         self,
         options: JobOptions,
         common: list[str],
-        launches: list[Launch],
+        launches: list[LaunchLines],
         keep_open: Sequence[int] = (),
     ) -> None:
         self.options, self.common, self.launches = options, common, launches
@@ -83,14 +83,14 @@ class Job:
             begun += len(launch.lines)
             self._do(heads, launch)
 
-    def may_start(self, launch: Launch) -> bool:
+    def may_start(self, launch: LaunchLines) -> bool:
         return self.steps.stopped is None
 
-    def ranks_here(self, line: Line) -> int:
+    def ranks_here(self, line: RunLine) -> int:
         """Ranks of a run on one machine."""
         return line.ranks
 
-    def parts(self, launch: Launch) -> list[Launch]:
+    def parts(self, launch: LaunchLines) -> list[LaunchLines]:
         """A launch as what can live at once here and now; a run without a partner says why."""
         lines, apart, most = launch.lines, launch.apart, 0.0
         if len(lines) > 1 and "cuda" in self.common and gpu.of_one_process(os.environ):
@@ -107,14 +107,14 @@ class Job:
             ranks, needed = sum(map(self.ranks_here, lines)), sum(map(self._bytes_here, lines))
             of_all = f"{needed / 2**30:.1f} GiB for {ranks} ranks at once"
             apart = f"memory: {of_all}, and there is room for {most / 2**30:.1f}"
-        return [Launch(part, "" if part[1:] else apart) for part in parts]
+        return [LaunchLines(part, "" if part[1:] else apart) for part in parts]
 
-    def _bytes_here(self, line: Line) -> int:
+    def _bytes_here(self, line: RunLine) -> int:
         """What a run takes of one machine: by earlier runs of its point, else the largest known."""
         unknown = max([_RANK_BYTES, *self.rank_bytes.values()])
         return self.ranks_here(line) * self.rank_bytes.get(point_of(line.id), unknown)
 
-    def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
+    def after_failure(self, ended: Ended, line: RunLine, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
             raise UsageError(f"{line.id}: {first_error(out)}")
 
@@ -142,7 +142,7 @@ class Job:
         names = [word.partition("=")[0] for word in variables[backend]]
         return ["env", f"BENCH_BACKEND_ENV={' '.join(names)}", *variables[backend]]
 
-    def _do(self, heads: Sequence[str], launch: Launch) -> None:
+    def _do(self, heads: Sequence[str], launch: LaunchLines) -> None:
         """The runs of a launch that are not done; none is measured without those it belongs to."""
         logs = [self._files(line)[0] for line in launch.lines]
         done = [is_ok(log) for log in logs]
@@ -173,7 +173,7 @@ class Job:
         for part in self.parts(launch):
             self._start([heads[launch.lines.index(line)] for line in part.lines], part)
 
-    def _start(self, heads: Sequence[str], launch: Launch) -> None:
+    def _start(self, heads: Sequence[str], launch: LaunchLines) -> None:
         """Run a launch to its end, record how each of its runs ended, and count."""
         print(*heads, sep="\n", flush=True)
         before, lines = oom_kills(), launch.lines
@@ -204,12 +204,12 @@ class Job:
             cause = lines[failed or 0].id
             self.after_failure(*next((w for w in wrong if w[1].id == cause), wrong[0]))
 
-    def _files(self, line: Line) -> tuple[Path, Path]:
+    def _files(self, line: RunLine) -> tuple[Path, Path]:
         """A run's log, and what it prints."""
         runs = self.folder / "runs"
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
-    def _run(self, launch: Launch) -> tuple[list[Ended], int | None]:
+    def _run(self, launch: LaunchLines) -> tuple[list[Ended], int | None]:
         """Start the runs of a launch and wait for them; also which of them ended the others."""
         table, steps = _new_table(launch) if len(launch.lines) > 1 else None, []
         with ExitStack() as stack:
@@ -229,7 +229,7 @@ class Job:
                     table.forget_name()
 
     def _start_run(
-        self, line: Line, limit_s: float, table: Table | None, turn: int, stack: ExitStack
+        self, line: RunLine, limit_s: float, table: TurnTable | None, turn: int, stack: ExitStack
     ) -> Step:
         """Start a run; `stack` removes what it leaves behind."""
         log, out = self._files(line)
@@ -248,7 +248,7 @@ class Job:
             env["TMPDIR"] = stack.enter_context(folder)
         return self.steps.start(command, out, limit_s, env, *before_end)
 
-    def limit_s(self, launch: Launch) -> int:
+    def limit_s(self, launch: LaunchLines) -> int:
         """Of each run of a launch, which waits for the others."""
         return self.options.limit_s * len(launch.lines)
 
@@ -273,9 +273,9 @@ class Job:
         )
 
 
-def _new_table(launch: Launch) -> Table:
+def _new_table(launch: LaunchLines) -> TurnTable:
     """What the runs of a launch share on this node. Raises OSError."""
-    return Table(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
+    return TurnTable(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
 
 
 def temporary_prefix(folder: Path) -> str:

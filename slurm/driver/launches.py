@@ -13,7 +13,7 @@ _COUNT = re.compile("[1-9][0-9]{0,8}")
 _PAIR = re.compile(r"([0-9]{1,9})\+([0-9]{1,9})")
 
 
-class Line(NamedTuple):
+class RunLine(NamedTuple):
     """`run ID RANKS OPTIONS` of a job script."""
 
     id: str
@@ -43,24 +43,24 @@ def point_of(run_id: str) -> str:
     return re.sub("^b[0-9]+-[0-9]+-", "", run_id)
 
 
-class Launch(NamedTuple):
+class LaunchLines(NamedTuple):
     """Runs that are started together and take turns; `apart`: why the one run here does not.
 
     `pairs`: positions of runs that are compared, the most important comparison first.
     """
 
-    lines: list[Line]
+    lines: list[RunLine]
     apart: str = ""
     pairs: tuple[tuple[str, str], ...] = ()
 
 
-def read_launches(text: str) -> list[Launch]:
+def read_launches(text: str) -> list[LaunchLines]:
     """What a script starts; comments and empty lines count for nothing.
 
     `turns N A+B ...` begins a launch of the runs below it, N at most; those at positions A and B
     are compared. Below `apart N REASON`, and where neither stands, each run is a launch of its own.
     """
-    launches: list[Launch] = []
+    launches: list[LaunchLines] = []
     head, left, reason = "", 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -74,36 +74,36 @@ def read_launches(text: str) -> list[Launch]:
                 pairs := [_PAIR.fullmatch(word) for word in rest]
             ):
                 head, left, reason = "turns", int(count), ""
-                launches.append(Launch([], "", tuple((m[1], m[2]) for m in pairs if m)))
+                launches.append(LaunchLines([], "", tuple((m[1], m[2]) for m in pairs if m)))
                 continue
             case ["apart", count, *rest] if _COUNT.fullmatch(count):
                 head, left, reason = "apart", int(count), " ".join(rest)
                 continue
             case ["run", name, ranks, *options] if _COUNT.fullmatch(ranks):
-                run = Line(name, int(ranks), options)
+                run = RunLine(name, int(ranks), options)
             case _:
                 form = "`run ID RANKS OPTIONS`, `turns N A+B ...` or `apart N REASON`"
                 raise UsageError(f"run line {number} is not {form}: {line}")
         if left and head == "turns":
             launches[-1].lines.append(run)
         else:
-            launches.append(Launch([run], reason if left else ""))
+            launches.append(LaunchLines([run], reason if left else ""))
         left = max(0, left - 1)
     return [launch for launch in launches if launch.lines]
 
 
 def in_parts(
-    launch: Launch, most_bytes: float, bytes_of: Callable[[Line], int]
-) -> list[list[Line]]:
+    launch: LaunchLines, most_bytes: float, bytes_of: Callable[[RunLine], int]
+) -> list[list[RunLine]]:
     """Runs of a launch as what can live at once: at most so many bytes, or a run alone.
 
     Of runs that are compared, both stand in one part where they fit, those of the first pair before
     those of the next. Parts, and runs of a part, keep the launch's order, in which sides are first
     in turn.
     """
-    lines, parts = launch.lines, list[list[Line]]()
+    lines, parts = launch.lines, list[list[RunLine]]()
 
-    def fit(runs: Sequence[Line]) -> bool:
+    def fit(runs: Sequence[RunLine]) -> bool:
         return sum(map(bytes_of, runs)) <= most_bytes
 
     for unit in [*_pairs(launch), *([line] for line in lines)]:
@@ -118,7 +118,7 @@ def in_parts(
     return sorted(parts, key=lambda part: lines.index(part[0]))
 
 
-def _pairs(launch: Launch) -> Iterator[list[Line]]:
+def _pairs(launch: LaunchLines) -> Iterator[list[RunLine]]:
     """Both runs of each pair; none of a pair whose run was deleted from the script."""
     line_at = {line.position: line for line in launch.lines}
     for pair in launch.pairs:

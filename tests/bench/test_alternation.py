@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, Table
+from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, TurnTable
 from bench.record import Run, read_run
 from tests.bench.ranks import ROOT, environment, mpirun
 
@@ -88,7 +88,7 @@ def loading(ranks: list[Process]) -> Iterator[Process]:
             yield Process(world[parent], "loading", int(folder.name))
 
 
-def of_the_launch(table: Table) -> list[Process]:
+def of_the_launch(table: TurnTable) -> list[Process]:
     found = chain.from_iterable(map(table.processes, range(table.worlds)))
     known = [Process(p.world, "server" if p.serves else "rank", p.pid) for p in found]
     return [*known, *loading(known)]
@@ -98,7 +98,7 @@ def windows(log: Path) -> int:
     return log.read_bytes().count(b'{"event": "window"')
 
 
-def look(table: Table, logs: list[Path], processes: list[Process]) -> Look | None:
+def look(table: TurnTable, logs: list[Path], processes: list[Process]) -> Look | None:
     """None where the turn, or what the logs hold, changed meanwhile."""
     serial, holder = table.serial, table.holder
     counts = tuple(map(windows, logs))
@@ -116,7 +116,7 @@ def look(table: Table, logs: list[Path], processes: list[Process]) -> Look | Non
 def watch(cells: list[str], folder: Path) -> Watched:
     """Start the worlds as the driver does, and look at them until all windows are done."""
     servers = ["ps" in cell for cell in cells]
-    table = Table(Place(uuid.uuid4().hex, 0, tuple(2 + more for more in servers)))
+    table = TurnTable(Place(uuid.uuid4().hex, 0, tuple(2 + more for more in servers)))
     logs = [folder / f"{turn}.jsonl" for turn in range(len(cells))]
     workers = ["--num-workers", "2"] if not any(servers) else []
     processes: list[Process] = []

@@ -17,7 +17,7 @@ from bench import data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.study.files import read_study
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from bench.train.checks import loss_bounded
 from bench.train.input import Input
 from bench.train.loop import Loop
@@ -49,7 +49,7 @@ def largest(name: str) -> Iterator[RunConfig]:
     """The study's runs at the largest world of each curve, on every shipped site."""
     for site in SITES:
         study = fit(read_study(find_study(name)), read_site(site), (), find_study(name))
-        runs: list[Run] = plan(study, 1, ROOT)[0]
+        runs: list[PlannedRun] = plan(study, 1, ROOT)[0]
         for curve in study.scaling:
             through = [run for run in runs if curve in run.point.curves]
             most = max(run.config.world_size for run in through)

@@ -16,7 +16,7 @@ import pytest
 from bench.config import UsageError
 from bench.lifecycle import turn_table
 from bench.lifecycle.peers import ENDED, STOPPED, state
-from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, Table, place_of, table_of
+from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, TurnTable, place_of, table_of
 from bench.lifecycle.waking import Waker
 from bench.record import read_run
 from tests.bench.ranks import ROOT, environment, mpirun
@@ -26,8 +26,8 @@ LOOK_S = 30.0  # a stopped rank looks around so often
 
 
 @pytest.fixture
-def table() -> Iterator[Table]:
-    made = Table(Place(uuid.uuid4().hex, 1, (2, 2, 1)))
+def table() -> Iterator[TurnTable]:
+    made = TurnTable(Place(uuid.uuid4().hex, 1, (2, 2, 1)))
     yield made
     made.forget_name()
 
@@ -44,7 +44,7 @@ def test_other_words_are_refused(words: str) -> None:
         place_of({VARIABLE: words})
 
 
-def test_turns_go_round_and_leave_out_who_is_done(table: Table) -> None:
+def test_turns_go_round_and_leave_out_who_is_done(table: TurnTable) -> None:
     assert [table.next_after(world, (0, 1, 2)) for world in range(3)] == [1, 2, 0]
     assert [table.next_after(world, (0, 1)) for world in range(2)] == [1, 0]
     table.finish(1)
@@ -55,7 +55,7 @@ def test_turns_go_round_and_leave_out_who_is_done(table: Table) -> None:
     assert table.next_after(0, (0, 1, 2)) == EVERYBODY
 
 
-def test_a_world_is_there_when_all_its_processes_are(table: Table) -> None:
+def test_a_world_is_there_when_all_its_processes_are(table: TurnTable) -> None:
     assert not table.is_complete(0)
     row = table.register(0, 0, 2, serves=False)
     assert not table.is_complete(0)
@@ -72,14 +72,14 @@ def test_a_world_is_there_when_all_its_processes_are(table: Table) -> None:
     assert table.may_end(rank)
 
 
-def test_all_see_one_table_and_the_first_who_breaks_off_counts(table: Table) -> None:
-    other = Table(table.place)
+def test_all_see_one_table_and_the_first_who_breaks_off_counts(table: TurnTable) -> None:
+    other = TurnTable(table.place)
     table.break_off(1)
     other.break_off(0)
     assert (table.broken_by, other.broken_by) == (1, 1)
 
 
-def test_worlds_in_other_process_namespaces_are_refused(table: Table) -> None:
+def test_worlds_in_other_process_namespaces_are_refused(table: TurnTable) -> None:
     table._numbers[table._namespace] += 1  # as if another had come first
     with pytest.raises(UsageError, match=r"process-id namespaces.* turns = false"):
         table_of({VARIABLE: table.place.words})

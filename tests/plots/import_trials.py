@@ -22,7 +22,7 @@ import numpy as np
 from bench.config import UsageError
 from plots.imports import find
 from plots.imports.files import MOST_RANKS
-from plots.imports.observation import COLUMNS, Options
+from plots.imports.observation import COLUMNS, ImportOptions
 from plots.imports.points import Imported, read
 from tests.plots.test_import_collectives import nccl
 from tests.plots.test_import_totals import HOROVOD, steps, synthetic, tf_cnn
@@ -74,9 +74,9 @@ def spoil(data: bytes, chance: random.Random) -> bytes:
 def imported(name: str, data: bytes, path: Path) -> Imported:
     path.write_bytes(data)
     world = None if name in TELL_THEIR_WORLD else 4
-    given = Options(source="trial", backend="trial", world_size=world, patterns=[IMAGENET])
+    given = ImportOptions(source="trial", backend="trial", world_size=world, patterns=[IMAGENET])
     if name == "tf-cnn-benchmarks" and b"Devices" in data:
-        given = Options(source="trial")
+        given = ImportOptions(source="trial")
     return read(find(name), name, [path], given)
 
 
@@ -146,7 +146,7 @@ def main() -> None:
         path = Path(folder) / "log"
         path.write_text(text)
         began = time.monotonic()
-        rows = len(read(find("mxnet"), "mxnet", [path], Options(world_size=1)).values)
+        rows = len(read(find("mxnet"), "mxnet", [path], ImportOptions(world_size=1)).values)
         print(f"mxnet: {asked.lines} lines, {rows} numbers, {time.monotonic() - began:.2f} s")
 
 

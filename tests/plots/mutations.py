@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.record import CHECKS, READABLE, SCHEMA, STATES, RunLog, append_event, parse_run
-from bench.study.plan import Point, Run
+from bench.study.plan import PlannedPoint, PlannedRun
 from bench.study.status import look
 from plots.analyse import runs
 from plots.analyse.row import row_of
@@ -321,9 +321,9 @@ def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
     for i, data in enumerate(logs):
         path = folder / f"{i}.jsonl"
         path.write_bytes(data)
-        run = Run(
+        run = PlannedRun(
             str(i),
-            Point("single", 1, 8, ()),
+            PlannedPoint("single", 1, 8, ()),
             config.model_copy(update={"log_path": path}),
         )
         assert look(run, job_is_running=False).state in STATES

@@ -19,7 +19,7 @@ import pytest
 from bench.config import RunConfig
 from bench.record import SCHEMA, RunLog, append_event, archive
 from bench.study.files import read_study
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from plots.__main__ import main
 from plots.read.runs import ATTEMPT
 from plots.report import write
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 EXIT = {"timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 4}
 
 
-def write_log(run: Run, path: Path | None = None, **changes: object) -> None:
+def write_log(run: PlannedRun, path: Path | None = None, **changes: object) -> None:
     """The log of a run that did what it was asked to do."""
     config = run.config.model_copy(update=changes)
     logs.write(

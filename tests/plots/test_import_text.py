@@ -11,7 +11,7 @@ import pytest
 
 from bench.config import UsageError
 from plots.imports import find
-from plots.imports.observation import Options
+from plots.imports.observation import ImportOptions
 from plots.imports.text import decode
 from tests.plots.importing import Import
 from tests.plots.test_import_totals import HOROVOD, steps, tf_cnn
@@ -162,7 +162,7 @@ def test_a_line_of_digits_takes_no_time() -> None:
     begun = time.process_time()
     for name in ("tf-cnn-benchmarks", "ddp-benchmark"):
         with suppress(UsageError):
-            assert find(name).read(log, Options()).values.empty
+            assert find(name).read(log, ImportOptions()).values.empty
     assert time.process_time() - begun < 2
 
 

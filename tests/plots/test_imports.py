@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bench.config import UsageError
 from plots.__main__ import main
 from plots.imports import FORMATS, find
-from plots.imports.observation import COLUMNS, Options
+from plots.imports.observation import COLUMNS, ImportOptions
 from plots.imports.text import decode
 from tests.plots import logs
 
@@ -212,7 +212,9 @@ def values(name: str, data: str | bytes, **options: Any) -> pd.DataFrame:
     """Of one log, as its format reads it."""
     log = decode(data.encode() if isinstance(data, str) else data)
     return (
-        find(name).read(log, Options(**{"world_size": 4, "patterns": [IMAGENET], **options})).values
+        find(name)
+        .read(log, ImportOptions(**{"world_size": 4, "patterns": [IMAGENET], **options}))
+        .values
     )
 
 

@@ -15,7 +15,7 @@ from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.analyse.trainings import dawnbench, olympic_mean
 from plots.imports.extras import dawnbench as imported
-from plots.imports.observation import Options
+from plots.imports.observation import ImportOptions
 from plots.imports.text import decode
 from plots.report import answer, figures
 from plots.report.format import seconds, short
@@ -145,7 +145,7 @@ def test_the_training_of_median_time_is_one_that_reached_the_target(a: Analysis)
 
 def test_dawnbench_reads_back_what_was_written(a: Analysis) -> None:
     training = of(a, "ddp/mpi").trainings[1]
-    table = imported.FORMAT.read(decode(dawnbench(training).encode()), Options()).values
+    table = imported.FORMAT.read(decode(dawnbench(training).encode()), ImportOptions()).values
     shares = table[table["quantity"] == "validation_accuracy"]["value"].tolist()
     seconds = table[table["quantity"] == "run_seconds"]["value"].tolist()
     assert shares == pytest.approx([0.6, 0.85, 0.92])

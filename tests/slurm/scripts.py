@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.study.definition import Study
 from bench.study.files import read_study
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
 from slurm.load import find_study, read_site
@@ -21,7 +21,7 @@ CLUSTERS = [name for name in SITES if read_site(name).scheduler == "slurm"]
 STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
 
 
-def planned(study: Study, folder: Path, blocks: int) -> list[Run]:
+def planned(study: Study, folder: Path, blocks: int) -> list[PlannedRun]:
     return [run for block in plan(study, blocks, folder / "runs") for run in block]
 
 
@@ -29,7 +29,7 @@ def request(site: Site) -> Request:
     return Request(site, account="ACCOUNT" if site.access.account_required else "")
 
 
-def shipped(site: Site, name: str) -> tuple[str, list[Run]]:
+def shipped(site: Site, name: str) -> tuple[str, list[PlannedRun]]:
     """A shipped study's script, and its runs; on a cluster the first block's at the most nodes."""
     source = find_study(name)
     written = read_study(source)

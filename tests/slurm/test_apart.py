@@ -104,7 +104,7 @@ class Launched:
         lines = "run a 1 --backend ddp\n"
         lines = lines if alone else f"turns 2\n{lines}run b 1 --backend horovod\n"
         (folder / "runs").mkdir()
-        self.job = driver.Job(asked, shared, read_launches(lines))
+        self.job = driver.LocalJob(asked, shared, read_launches(lines))
         self.logs = [folder / "runs" / f"{name}.jsonl" for name in "ab"][: 2 - alone]
 
     def runs(self) -> list[Run]:
@@ -178,7 +178,7 @@ def test_what_a_rank_was_seen_to_need_counts(
     seen = {"a": run.end["peak_memory_bytes"][0]}
     assert launched.job.rank_bytes == seen
     launched.logs[0].rename(launched.logs[0].with_name("b00-03-a.jsonl"))
-    later = driver.Job(launched.job.options, [], read_launches("run b01-00-a 1\n"))
+    later = driver.LocalJob(launched.job.options, [], read_launches("run b01-00-a 1\n"))
     assert later.rank_bytes == seen
 
 

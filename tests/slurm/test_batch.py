@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench.config import RunConfig, UsageError
-from bench.study.plan import Run
+from bench.study.plan import PlannedRun
 from bench.study.status import not_comparable
 from slurm.fit import Job
 from slurm.session import StudyOptions, Work, open_work
@@ -475,7 +475,7 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
     assert len(queued(cluster)) == most
 
 
-def runs_again(cluster: Cluster) -> list[Run]:
+def runs_again(cluster: Cluster) -> list[PlannedRun]:
     work = cluster.work()
     return not_comparable(work.statuses, work.study.partners)
 
@@ -491,7 +491,9 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
     assert again == {(4, "ddp"), (4, "horovod")}
 
 
-def again_without_its_first(tmp_path: Path, study: str, pairs: list[tuple[str, str]]) -> list[Run]:
+def again_without_its_first(
+    tmp_path: Path, study: str, pairs: list[tuple[str, str]]
+) -> list[PlannedRun]:
     """What goes again if a framework's run at one rank has failed, and all others are ok."""
     source = write(tmp_path, study)
     statuses = open_work(

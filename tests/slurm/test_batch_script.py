@@ -16,7 +16,7 @@ import pytest
 
 from bench.record import read_run
 from bench.study.files import read_study
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from bench.study.status import look
 from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
@@ -58,7 +58,7 @@ class BatchJob:
         self.folder = folder / "results" / "small"
         self.text = text_of(study, written, source.read_text())
         job = jobs(plan(study, 1, self.folder / "runs")[0], where)[-1]
-        self.runs: tuple[Run, ...] = job.runs
+        self.runs: tuple[PlannedRun, ...] = job.runs
         self.script = folder / "job.sh"
         self.script.write_text(render_batch(study, self.text, Request(where), job, self.folder))
         positions = {

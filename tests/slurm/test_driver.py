@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.driver.launches import Launch, Line, in_parts, read_launches
+from slurm.driver.launches import LaunchLines, RunLine, in_parts, read_launches
 from slurm.driver.steps import KILLED, TIMED_OUT, Steps
 from tests.slurm.test_job_script import Job, alive, wait_for
 
@@ -38,7 +38,7 @@ def steps() -> Iterator[Steps]:
 def test_run_lines_may_be_edited_and_commented() -> None:
     text = "\n# Block 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
     (launch,) = read_launches(text)
-    assert launch == Launch([Line("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])])
+    assert launch == LaunchLines([RunLine("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])])
     assert launch.lines[0].backend == "ddp"
 
 
@@ -68,9 +68,9 @@ def test_a_launch_too_large_for_the_memory_keeps_pairs_together(
 ) -> None:
     """Memory for four: the second pair does not fit beside the first, but one of it would."""
     names = ["slow", "bf16-b", "b", "a", "bf16-a"]
-    lines = [Line(name, 2, ["--position", str(at)]) for at, name in enumerate(names)]
+    lines = [RunLine(name, 2, ["--position", str(at)]) for at, name in enumerate(names)]
     pairs = [("3", "2"), ("2", "0"), ("4", "1"), ("3", "4"), ("9", "0")]
-    split = in_parts(Launch(lines, "", tuple(pairs)), most, lambda line: line.ranks)
+    split = in_parts(LaunchLines(lines, "", tuple(pairs)), most, lambda line: line.ranks)
     assert [[line.id for line in part] for part in split] == parts
 
 

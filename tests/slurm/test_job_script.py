@@ -17,7 +17,7 @@ import pytest
 from bench.record import read_run
 from bench.study.definition import Study
 from bench.study.folder import StudyFolder
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from bench.study.status import look
 from slurm.load import read_site
 from slurm.render import render_job
@@ -40,7 +40,7 @@ class Job:
         self.study: Study = small(folder, time_limit_s=f"time_limit_s = {limit_s}")
         self.text = (folder / "study.toml").read_text()
         self.folder = folder / "results" / "small"
-        self.runs: list[Run] = plan(self.study, 1, self.folder / "runs")[0][:runs]
+        self.runs: list[PlannedRun] = plan(self.study, 1, self.folder / "runs")[0][:runs]
         self.env = environment(folder, behaviours)
         self.script = folder / "job.sh"
         script = render_job(self.study, self.text, read_site("local"), self.runs, self.folder)
@@ -88,7 +88,7 @@ def terminal_signals() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def last_event(run: Run) -> dict[str, Any]:
+def last_event(run: PlannedRun) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(run.log.read_text().splitlines()[-1])
     return event
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from bench.study.definition import Study
 from bench.study.files import read_study
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from slurm.cost import Times, node_hours, run_times
 from slurm.fit import Job, fit, jobs, minutes, nodes_of
 from slurm.load import find_study, read_site
@@ -34,14 +34,14 @@ class SingleJob(BatchJob):
         changes = {"policy__no_kill": no_kill, "policy__requeue": not no_kill, **SINGLE}
         super().__init__(folder, behaviours, nodes=(1, 3), text=WEAK, changes=changes)
 
-    def hosts(self, run: Run) -> str:
+    def hosts(self, run: PlannedRun) -> str:
         """The hosts that a run's step was given."""
         found = re.search(r"--nodelist=(\S+)", run.log.with_suffix(".out").read_text())
         assert found is not None
         return found[1]
 
 
-def wanted(run: Run) -> str:
+def wanted(run: PlannedRun) -> str:
     return "r1,r2,r3" if run.config.world_size == 6 else "r1"
 
 
@@ -99,7 +99,7 @@ def assumed(study: Study) -> Times:
     return run_times(study, [], [])
 
 
-def smoke(site_name: str) -> tuple[Study, list[Run], Site]:
+def smoke(site_name: str) -> tuple[Study, list[PlannedRun], Site]:
     source, site = find_study("smoke"), read_site(site_name)
     study = fit(read_study(source), site, (), source)
     return study, [run for block in plan(study, 2, Path("runs")) for run in block], site

@@ -11,13 +11,13 @@ import pytest
 from bench.record import append_event
 from bench.study.definition import Study
 from bench.study.files import read_study
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from bench.study.status import look
 from slurm.cost import (
     ASSUMED_NOISE_APART,
     ASSUMED_NOISE_BY_TURNS,
     Noise,
-    Timed,
+    TimedRun,
     lines,
     node_hours,
     noise,
@@ -39,7 +39,7 @@ BY_TURNS = (
 )
 
 
-def smoke() -> tuple[Study, list[Run]]:
+def smoke() -> tuple[Study, list[PlannedRun]]:
     source = find_study("smoke")
     study = fit(read_study(source), read_site("testcluster"), (), source)
     return study, [run for block in plan(study, 2, Path("runs")) for run in block]
@@ -183,7 +183,7 @@ def test_a_run_takes_what_runs_of_its_point_took_else_of_its_ranks_else_of_all()
     wide = [run.config for run in runs if run.config.world_size == 2]
     first = next(config for config in wide if config.backend == "ddp")
     other = next(config for config in wide if config.backend == "horovod")
-    known = [Timed(first, wall_s) for wall_s in (10, 20, 60)] + [Timed(other, 100)]
+    known = [TimedRun(first, wall_s) for wall_s in (10, 20, 60)] + [TimedRun(other, 100)]
     times = run_times(study, [], known)
     assert times.seconds(first) == 20  # the median: one that hung for a while counts as one
     assert times.seconds(other) == 100

@@ -20,7 +20,7 @@ from bench.lifecycle.turns import Turns
 from bench.options import Options, Shown, one_of, option, split_commas
 from bench.progress import quantity
 from bench.record import RunLog
-from bench.study.collectives import KINDS, Line, Timed, fit
+from bench.study.collectives import KINDS, CostLine, Timed, fit
 
 SIZES = tuple(2**power for power in range(10, 29, 2))  # 1 KiB to 256 MiB
 COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of a framework
@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
         options, config = parse(argv)
         return config
 
-    def load(_: Turns) -> command.Run:
+    def load(_: Turns) -> command.RunBody:
         return partial(run, options)
 
     return command.start(read, lambda config: _opening(options, config), load)
@@ -217,7 +217,7 @@ def _print(
     console.print(f"{wrong} WRONG RESULTS" if wrong else "every result was right")
 
 
-def in_words(line: Line) -> str:
+def in_words(line: CostLine) -> str:
     """'1 KiB to 64 KiB: 12.0 us + bytes / 1,200 MB/s (within 5 %)'."""
     rate = line.bytes_per_s
     grows = f" + bytes / ({quantity(rate / 1e6)} MB/s)" if rate else ", whatever the size"

@@ -12,7 +12,7 @@ from bench.launch.world import Launch
 from bench.record.quiet import Others
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
-Facts = Mapping[str, Any]
+RankFacts = Mapping[str, Any]
 _OWN_NAME = "give each host a name of its own, or use another launcher"
 
 # launcher -> how the MPI libraries that it starts begin their version text
@@ -70,7 +70,7 @@ def mpirun(path: str | None, version: str, mpi: str | None) -> Finding:
 
 
 def absent(
-    present: Mapping[int, Facts], size: int, limit_s: float, env: Mapping[str, str]
+    present: Mapping[int, RankFacts], size: int, limit_s: float, env: Mapping[str, str]
 ) -> list[Finding]:
     """Ranks that did not report, and under Slurm the hosts to look for them on."""
     missing = ", ".join(str(rank) for rank in range(size) if rank not in present)
@@ -84,14 +84,14 @@ def absent(
     return [failure("ranks", text, cure)]
 
 
-def compare(ranks: Sequence[Facts]) -> list[Finding]:
+def compare(ranks: Sequence[RankFacts]) -> list[Finding]:
     """Everything that must agree between ranks."""
     hosts = len({r["hostname"] for r in ranks})
     alike = f"{len(ranks)} on {hosts} host(s), alike in versions, threads and CPU"
     return [*_unlike(ranks)] or [ok("ranks", alike)]
 
 
-def _unlike(ranks: Sequence[Facts]) -> Iterator[Finding]:
+def _unlike(ranks: Sequence[RankFacts]) -> Iterator[Finding]:
     sizes = sorted({r["size"] for r in ranks})
     places = sorted((r["hostname"], r["local_rank"]) for r in ranks)
     present = Counter(r["hostname"] for r in ranks)
@@ -112,7 +112,7 @@ def _unlike(ranks: Sequence[Facts]) -> Iterator[Finding]:
         yield warning("CPU", text, "choose nodes of one kind")
 
 
-def _differ(ranks: Sequence[Facts], of: Callable[[Facts], dict[str, Any]]) -> str:
+def _differ(ranks: Sequence[RankFacts], of: Callable[[RankFacts], dict[str, Any]]) -> str:
     """In what the first rank that differs from rank 0 does; empty where all are alike."""
     first = of(ranks[0])
     other = next((r for r in ranks if of(r) != first), ranks[0])
@@ -122,9 +122,9 @@ def _differ(ranks: Sequence[Facts], of: Callable[[Facts], dict[str, Any]]) -> st
     return f"rank {ranks[0]['rank']} has {one}, rank {other['rank']} has {two}" if keys else ""
 
 
-def cores(ranks: Sequence[Facts], threads: int) -> list[Finding]:
+def cores(ranks: Sequence[RankFacts], threads: int) -> list[Finding]:
     """Cores of each host for the threads of its ranks, and a spare one for each exchange."""
-    by_host: dict[str, list[Facts]] = {}
+    by_host: dict[str, list[RankFacts]] = {}
     for r in ranks:
         by_host.setdefault(r["hostname"], []).append(r)
     findings = [f for host, local in by_host.items() for f in _host_cores(host, local, threads)]
@@ -133,7 +133,7 @@ def cores(ranks: Sequence[Facts], threads: int) -> list[Finding]:
     return findings or [ok("cores", text)]
 
 
-def _host_cores(host: str, local: Sequence[Facts], threads: int) -> Iterator[Finding]:
+def _host_cores(host: str, local: Sequence[RankFacts], threads: int) -> Iterator[Finding]:
     usable = len({core for r in local for core in r["affinity"]})
     load = f"{host}: {len(local)} rank(s) of {threads} thread(s) on {usable} core(s)"
     bound = [r for r in local if len(r["affinity"]) < min(threads + 1, r["cpus_on_node"])]
@@ -149,7 +149,7 @@ def _host_cores(host: str, local: Sequence[Facts], threads: int) -> Iterator[Fin
         yield warning("cores", text, "with fewer ranks or threads some would stay free")
 
 
-def quiet(ranks: Sequence[Facts]) -> list[Finding]:
+def quiet(ranks: Sequence[RankFacts]) -> list[Finding]:
     """Does anybody else use the hosts' cores? A run in such company measures both."""
     by_host = {o["hostname"]: Others(**o) for r in reversed(ranks) if (o := r["others"])}
     cure = "stop them, or take a node for yourself: srun --exclusive"
@@ -159,7 +159,7 @@ def quiet(ranks: Sequence[Facts]) -> list[Finding]:
     return [] if most is None else [ok("others", f"take {100 * most:.1f} % of the processor time")]
 
 
-def devices(ranks: Sequence[Facts]) -> list[Finding]:
+def devices(ranks: Sequence[RankFacts]) -> list[Finding]:
     """Enough GPUs for the ranks of each host, none seen by two ranks as its only one."""
     if not any(r["devices"] for r in ranks):
         return []

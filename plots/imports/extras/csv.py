@@ -17,7 +17,7 @@ from plots.imports.observation import (
     WHOLE,
     WORDS,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     as_number,
     cut_off,
@@ -105,7 +105,7 @@ def _frame(records: Iterator[dict[str, Any]]) -> pd.DataFrame:
     return values.astype(dict.fromkeys(("value", *PLACES, "n"), float))
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     return Reading(numbers(rows(log.text)), cut_off(log, len(log.lines)))
 
 

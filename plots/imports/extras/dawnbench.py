@@ -15,7 +15,7 @@ from bench.config import UsageError
 from plots.imports.observation import (
     NUMBER,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     Row,
     as_number,
@@ -40,7 +40,7 @@ _SCORES = {  # how a target by each is called, and in which unit it is given
 _HEAD = re.compile(r"(.*?)\b(epochs?\s+hours\s+\S.*|hours\s+epochs?\s+\S.*)", re.IGNORECASE)
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     heads = [(i, m) for i, line in enumerate(log.lines) if (m := _HEAD.fullmatch(line.text))]
     if heads:
         rows = list(_epochs(log, heads[0][0], heads[0][1]))
@@ -93,7 +93,7 @@ def _require_a_training(rows: Sequence[Row]) -> None:
         raise UsageError(f"no top1Accuracy is in percent: the largest is {100 * max(shares):g}")
 
 
-def _to_target(rows: Sequence[Row], options: Options) -> Iterator[Row]:
+def _to_target(rows: Sequence[Row], options: ImportOptions) -> Iterator[Row]:
     """The first epoch at the target by each score: DAWNBench's is top-5 for ImageNet."""
     if options.target is None:
         return
@@ -115,7 +115,7 @@ def _to_target(rows: Sequence[Row], options: Options) -> Iterator[Row]:
         yield {"quantity": quantity, "value": seconds[epoch], "epoch": epoch}
 
 
-def _reached(lines: pd.DataFrame, options: Options) -> pd.DataFrame:
+def _reached(lines: pd.DataFrame, options: ImportOptions) -> pd.DataFrame:
     """With which of the runs reached the target, as a run that did not has no time to it."""
     scores = lines[lines["quantity"] == "validation_accuracy"]
     if options.target is None or scores.empty:

@@ -17,7 +17,7 @@ from bench.config import UsageError
 from plots.imports.observation import (
     RATE,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     Row,
     as_number,
@@ -37,7 +37,7 @@ _CELL = re.compile(r"p(\d+):\s+([\d.]+)s\s+(\d+)/s")
 _MARKER = re.compile(r"\d GPUs --")
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     if any(_MARKER.search(line.text) for line in log.lines):
         return _printed(log)
     try:

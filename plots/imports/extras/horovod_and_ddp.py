@@ -7,7 +7,7 @@ two scripts writes `Rank:`. World size and batch are not in the lines.
 from __future__ import annotations
 
 from bench.config import UsageError
-from plots.imports.observation import NUMBER, RANK_RATE, Format, Options, Reading, matched
+from plots.imports.observation import NUMBER, RANK_RATE, Format, ImportOptions, Reading, matched
 from plots.imports.text import Log
 
 _lines = matched(
@@ -19,7 +19,7 @@ _lines = matched(
 _OFF = 0.02  # relative: rates are cut to whole numbers, and times to hundredths
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     """A line's rate is its samples over its time: one that is not was written by two ranks."""
     reading = _lines(log, options)
     values = reading.values

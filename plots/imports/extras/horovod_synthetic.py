@@ -10,7 +10,7 @@ from plots.imports.observation import (
     RANK_RATE,
     RATE,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     matched,
     stating,
@@ -36,7 +36,7 @@ _lines = stating(
 _ROUNDED = 0.051  # each is written with one decimal, and so is what it is made of
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     """The script's own mean says whether Iter #0 counts: for Keras it is warm-up."""
     reading = _lines(log, options)
     values, warnings = reading.values, list(reading.warnings)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bench.config import UsageError
 from plots.imports.extras.csv import numbers, rows
-from plots.imports.observation import Format, Options, Reading, cut_off
+from plots.imports.observation import Format, ImportOptions, Reading, cut_off
 from plots.imports.text import Log
 
 _NAMES = {"name": "backend", "epoch_id": "epoch", "time": "epoch_seconds"}
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     texts = rows(log.text, tuple(_NAMES))
     size = "workers" if "workers" in texts else "nodes"  # of versions until 2025
     if size not in texts:

@@ -13,7 +13,7 @@ from plots.imports.observation import (
     RATE,
     SPACE,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     Row,
     cut_off,
@@ -41,7 +41,7 @@ _ALONE = re.compile(r"\bkv_store='(?:local|device|nccl)")
 _MARKER = re.compile(r"samples/sec|(?:\b(?:Train|Validation)-[\w-]+|\bTime cost)=")
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     rows: list[Row] = []
     marked, lost, last = 0, [], 0
     for line in log.lines:

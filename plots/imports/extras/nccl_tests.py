@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 
 from bench.config import UsageError
 from bench.study.collectives import bus_factor
-from plots.imports.observation import Format, Options, Reading, Row, as_number, table, understood
+from plots.imports.observation import (
+    Format,
+    ImportOptions,
+    Reading,
+    Row,
+    as_number,
+    table,
+    understood,
+)
 from plots.imports.text import Line, Log
 
 _KINDS = {
@@ -44,7 +52,7 @@ _REDUCTIONS = ("sum", "avg", "prod", "max", "min")
 
 
 @dataclass
-class _Table:
+class _Collective:
     """One run of one collective."""
 
     kind: str = ""
@@ -56,7 +64,7 @@ class _Table:
     of_bus: list[float] = field(default_factory=list)
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     """Each row and the mean of all bus bandwidths are held against one another."""
     if re.search(r"#\s*bytes\s+N\s+type", log.text):
         raise UsageError("its table is of nccl-tests 1, in milliseconds; run a later version")
@@ -69,8 +77,8 @@ def _read(log: Log, options: Options) -> Reading:
     return Reading(table(rows), warnings)
 
 
-def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
-    tables = [_Table()]
+def _tables(log: Log) -> tuple[list[_Collective], int, list[Line]]:
+    tables = [_Collective()]
     marked, lost, name = 0, [], ""
     for line in log.lines:
         text = line.text
@@ -83,7 +91,7 @@ def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
         if _BEGIN.search(text):
             if now.ranks and not now.rows:
                 raise UsageError("its processes ran apart (each has a rank 0); build with MPI=1")
-            tables.append(_Table(kind=name))
+            tables.append(_Collective(kind=name))
             name = ""
         elif rank := _RANK.search(text):
             now.ranks.append(int(rank[1]))
@@ -104,7 +112,7 @@ def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
     return tables, marked, lost
 
 
-def _row(text: str, into: _Table) -> bool:
+def _row(text: str, into: _Collective) -> bool:
     match = _ROW.search(text)
     if not match or not into.in_us:
         return False
@@ -122,7 +130,7 @@ def _row(text: str, into: _Table) -> bool:
     return True
 
 
-def _of(t: _Table, name: str, options: Options) -> Iterator[Row]:
+def _of(t: _Collective, name: str, options: ImportOptions) -> Iterator[Row]:
     if t.ranks and sorted(t.ranks) != list(range(len(t.ranks))):
         raise UsageError(f"it lists the ranks {t.ranks}: processes that ran apart, or cut lines")
     world = len(t.ranks) or options.world_size
@@ -175,7 +183,7 @@ def _from_name(name: str) -> str:
     return next((_KINDS[k] for k in sorted(_KINDS, key=len, reverse=True) if k in plain), "")
 
 
-def _kind(t: _Table, world: int) -> str:
+def _kind(t: _Collective, world: int) -> str:
     """What its columns and rates leave possible, if that is one collective."""
     reduces = any(word in options for *_, options, _ in t.rows for word in _REDUCTIONS)
     possible = {

@@ -14,7 +14,7 @@ from bench.config import UsageError
 from plots.imports.observation import (
     NUMBER,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     Row,
     cut_off,
@@ -37,7 +37,7 @@ _KINDS = ((_LAP, False), (_VALUE, False), (_TIMER, True), (_SERIES, True))
 _OFF = 0.01  # relative: laps and totals are rounded
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     rows: list[Row] = []
     laps: list[tuple[str, float, float, float, float]] = []
     marked, lost, last = 0, [], 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bench.config import UsageError
 from plots.imports.observation import (
     Format,
-    Options,
+    ImportOptions,
     Reading,
     Row,
     as_number,
@@ -43,21 +43,21 @@ _UNITS = {"us": ("seconds", 1e-6), "MB/s": ("bytes_per_s", 1e6), "%": ("percent"
 
 
 @dataclass
-class _Table:
+class _Test:
     test: str
     library: str
     before: re.Pattern[str]  # what stands before each line, such as a date, in its shape
     columns: tuple[tuple[str, str, float], ...] = ()  # name, ending of the quantity, unit
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     rows: list[Row] = []
     marked, lost, last = 0, [], 0
-    now: _Table | None = None
+    now: _Test | None = None
     for line in log.lines:
         if test := _TEST.match(line.text):
             shape = re.compile(re.sub(r"\d+", r"\\d+", re.escape(test[1])))
-            now = _Table(_slug(re.sub(r"\s*Latency$", "", test[3])), test[2], shape)
+            now = _Test(_slug(re.sub(r"\s*Latency$", "", test[3])), test[2], shape)
         elif now and (head := _HEAD.search(line.text)):
             now.columns = tuple(map(_column, _COLUMN.finditer(head[1])))
         elif now and now.columns and (words := _words(line, now)) and words[0].isdigit():
@@ -82,12 +82,12 @@ def _column(match: re.Match[str]) -> tuple[str, str, float]:
     return (_slug(match[1]), *_UNITS[match[2]])
 
 
-def _words(line: Line, now: _Table) -> list[str]:
+def _words(line: Line, now: _Test) -> list[str]:
     shape = now.before.match(line.text)
     return line.text[shape.end() if shape else 0 :].split()
 
 
-def _of(words: list[str], now: _Table, line: Line, options: Options) -> Iterator[Row]:
+def _of(words: list[str], now: _Test, line: Line, options: ImportOptions) -> Iterator[Row]:
     """Nothing where a row has other columns than its heading."""
     if len(words) != 1 + len(now.columns):
         return

@@ -9,7 +9,7 @@ from plots.imports.observation import (
     PLACES,
     WORDS,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     Row,
     cut_off,
@@ -21,7 +21,7 @@ from plots.imports.observation import (
 from plots.imports.text import Log
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     """A pattern that names only places, such as the epoch, speaks for the lines below it."""
     patterns = _compiled(options)
     marker = re.compile(re.escape(options.marker)) if options.marker else None
@@ -54,7 +54,7 @@ def _lines(matched: int, total: int) -> str:
     return f"{matched} of {total} lines match; --marker TEXT counts those with TEXT that do not"
 
 
-def _compiled(options: Options) -> list[re.Pattern[str]]:
+def _compiled(options: ImportOptions) -> list[re.Pattern[str]]:
     if not options.patterns:
         raise UsageError(
             "the format pattern needs --pattern, a regular expression; see plots/README"

@@ -12,7 +12,7 @@ from plots.imports.observation import (
     RATE,
     SPACE,
     Format,
-    Options,
+    ImportOptions,
     Reading,
     matched,
     stated_once,
@@ -36,7 +36,7 @@ _GLOBAL = re.compile(r"Batch size:\s+(\d+) global")
 _OFF = 0.2  # a total counts what stands between steps, and a line's rate does not
 
 
-def _read(log: Log, options: Options) -> Reading:
+def _read(log: Log, options: ImportOptions) -> Reading:
     """The header's devices are the world, but where workers of a cluster list only their own."""
     reading = _lines(log, options)
     values = reading.values

@@ -13,7 +13,7 @@ from plots.analyse.points import PointRow, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import Variant, words
-from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
+from plots.report.axes import Estimates, Extent, in_order, is_log, look, reach
 from plots.report.figures.style import (
     GUIDE,
     caption,
@@ -134,14 +134,14 @@ def _baseline(row: PointRow) -> str:
     return f"Common baseline: {where}: {speed} images/s."
 
 
-def _frame(estimates: Estimates, log_y: bool, *others: float) -> Frame:
+def _frame(estimates: Estimates, log_y: bool, *others: float) -> Extent:
     """Ends of the y axis, which starts at 0 unless it is logarithmic."""
     low, high = reach(estimates, *others)
     return (low, high) if log_y else (0, 1.04 * high)
 
 
 def _draw_series(
-    ax: Axes, rows: Rows, every: Rows, frame: Frame, y: Callable[[PointRow], Estimate]
+    ax: Axes, rows: Rows, every: Rows, frame: Extent, y: Callable[[PointRow], Estimate]
 ) -> None:
     """One line for each cell of `every` that has rows; every mark at its true place."""
     cells = in_order(r.point.cell for r in every)

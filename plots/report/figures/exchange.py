@@ -12,7 +12,7 @@ from plots.analyse.exchange import SHOWN
 from plots.analyse.points import Point, PointRow, ranks
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import without
-from plots.report.axes import Frame, in_order, look, reach
+from plots.report.axes import Extent, in_order, look, reach
 from plots.report.figures.style import caption, legend, mark, name_axes, name_rows, panels
 from plots.report.format import ms, ratio, short
 
@@ -105,7 +105,7 @@ def _without_overlap(point: Point) -> Point:
     return point._replace(variant=without(point.variant, ["overlap"]))
 
 
-def _from_zero(shown: list[Estimate]) -> Frame:
+def _from_zero(shown: list[Estimate]) -> Extent:
     return 0.0, 1.04 * reach(shown)[1]
 
 
@@ -124,7 +124,7 @@ def _numbers(cost: PointRow) -> str:
     return "\n".join(f"{name} {short(e, ms)} ms" for name, e in named.items() if e is not None)
 
 
-def _finish(ax: Axes, points: list[Point], frame: Frame, label: str) -> None:
+def _finish(ax: Axes, points: list[Point], frame: Extent, label: str) -> None:
     ax.set_xlim(*frame)
     ax.xaxis.set_major_formatter(lambda seconds, _: f"{1000 * seconds:g}")
     name_axes(ax, label)

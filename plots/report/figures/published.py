@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.imports.efficiency import Row
+from plots.imports.efficiency import CurveRow
 from plots.report.axes import PRESETS, look
 from plots.report.figures.style import (
     GREY,
@@ -24,10 +24,10 @@ from plots.report.format import clean
 _BASELINES = {"own": "its own one rank", "common": "one plain process"}
 
 
-def draw(rows: Sequence[Row]) -> Figure:
+def draw(rows: Sequence[CurveRow]) -> Figure:
     """A panel for each baseline; a line for each source, curve and backend."""
     cells = sorted({_cell(r.backend) for r in rows})
-    lines: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    lines: dict[tuple[str, str, str], list[CurveRow]] = defaultdict(list)
     for row in rows:
         lines[row.source, row.curve, row.backend].append(row)
     worlds = sorted({1, *(r.world_size for r in rows)})
@@ -50,7 +50,7 @@ def draw(rows: Sequence[Row]) -> Figure:
         return figure
 
 
-def _draw_line(ax: Axes, series: Sequence[Row], baseline: str, cells: Sequence[str]) -> None:
+def _draw_line(ax: Axes, series: Sequence[CurveRow], baseline: str, cells: Sequence[str]) -> None:
     first = series[0]
     at = sorted((r.world_size, e) for r in series if (e := getattr(r, f"{baseline}_efficiency")))
     points = [(x, 100 * e.value) for x, e in at]

@@ -14,7 +14,7 @@ from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.report.answer import tally, versus
-from plots.report.axes import Frame, apart, look, preset, ratio_ticks, reach, transport_order
+from plots.report.axes import Extent, apart, look, preset, ratio_ticks, reach, transport_order
 from plots.report.figures.style import (
     GREY,
     GUIDE,
@@ -79,7 +79,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     return figure
 
 
-def _ratio_scale(ax: Axes, axis: Literal["x", "y"], frame: Frame) -> None:
+def _ratio_scale(ax: Axes, axis: Literal["x", "y"], frame: Extent) -> None:
     """Logarithmic: half and double are equally far from 1."""
     ticks = ratio_ticks(*frame, most=most_marks(ax) if axis == "x" else 8)
     ax.set(**{f"{axis}scale": "log", f"{axis}lim": frame})
@@ -93,7 +93,7 @@ def _entitle(
     rows: Sequence[Comparison],
     common: Collection[str],
     notes: Sequence[str],
-    frame: Frame,
+    frame: Extent,
 ) -> None:
     """All verdicts in one line, and what all rows have in common below it."""
     title = f"{versus(a)}: {tally(rows, most=_VERDICTS)}"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.analyse.points import ranks
-from plots.analyse.steps import Steps
+from plots.analyse.steps import StepSeconds
 from plots.analyse.study import Analysis, workload
 from plots.report.axes import in_order, look
 from plots.report.figures.style import GUIDE, add_titles, legend, name_axes, panels
@@ -20,7 +20,7 @@ _DRAWN = 2000  # of all timed steps, evenly by rank: a figure is no finer
 _MARKED = 12  # markers of a line, so that lines differ without colour too
 
 
-def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
+def draw(a: Analysis, rows: Sequence[StepSeconds]) -> Figure:
     """Left: median over runs, step by step, with the middle 80 %; right: all timed steps."""
     figure, (sequence, spread) = panels(8.4, 3.9, 2, share_y=False)
     cells = in_order(r.point.cell for r in rows)
@@ -51,7 +51,7 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     return figure
 
 
-def _draw_cell(sequence: Axes, spread: Axes, row: Steps, style: dict[str, Any]) -> None:
+def _draw_cell(sequence: Axes, spread: Axes, row: StepSeconds, style: dict[str, Any]) -> None:
     line = {k: style[k] for k in ("color", "marker", "markerfacecolor", "linestyle")}
     line |= {"linewidth": 1.2, "markersize": 0.7 * style["markersize"]}
     steps, n = np.arange(len(row.median)), len(row.timed)

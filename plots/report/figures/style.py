@@ -19,7 +19,7 @@ from plots.analyse.variants import Variant
 from plots.report.answer import emulation
 from plots.report.axes import (
     Estimates,
-    Frame,
+    Extent,
     Preset,
     Style,
     bars,
@@ -106,7 +106,7 @@ def _width(ax: Axes) -> float:
 
 
 def mark(
-    ax: Axes, at: Sequence[float], values: Estimates, frame: Frame, style: Style, axis: str = "y"
+    ax: Axes, at: Sequence[float], values: Estimates, frame: Extent, style: Style, axis: str = "y"
 ) -> ErrorbarContainer:
     """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts."""
 
@@ -133,7 +133,7 @@ def spread(ax: Axes, row: float, values: Sequence[float], style: Style) -> None:
     ax.plot(values, at, "o", color=style["color"], markersize=2.6, alpha=0.55, markeredgewidth=0)
 
 
-def scale_axes(ax: Axes, values: Sequence[int], frame: Frame, log_y: bool) -> None:
+def scale_axes(ax: Axes, values: Sequence[int], frame: Extent, log_y: bool) -> None:
     """Ranks or batches at their true places on the x axis; ticks and limits of both."""
     log_x = log_y or is_log(values)
     if log_x:
@@ -240,7 +240,7 @@ def caption(
     subtitle: str,
     notes: Sequence[str],
     estimates: Estimates,
-    frame: Frame,
+    frame: Extent,
     unit: str = "launches",
 ) -> None:
     """As `add_titles`, the foot ending with n launches and how to read the bars, over the unit."""

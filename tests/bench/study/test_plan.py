@@ -7,7 +7,15 @@ from pathlib import Path
 from bench.config import Curve, parse_argv
 from bench.study.definition import Study
 from bench.study.files import read_study
-from bench.study.plan import Point, Run, calibration_of, launches, orders, plan, points
+from bench.study.plan import (
+    PlannedPoint,
+    PlannedRun,
+    calibration_of,
+    launches,
+    orders,
+    plan,
+    points,
+)
 from slurm.load import find_study
 from tests.slurm.studies import SMALL, small, write
 
@@ -17,7 +25,7 @@ RUNS = Path("results/small/runs")
 SETTINGS = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
 
 
-def flat(blocks: list[list[Run]]) -> list[Run]:
+def flat(blocks: list[list[PlannedRun]]) -> list[PlannedRun]:
     return [run for block in blocks for run in block]
 
 
@@ -26,13 +34,13 @@ def test_weak_and_strong_share_their_one_rank_runs(tmp_path: Path) -> None:
     weak: tuple[Curve, ...] = ("weak",)
     strong: tuple[Curve, ...] = ("strong",)
     assert set(points(small(tmp_path))) == {
-        Point("single", 1, 8, both),
-        Point("ddp/mpi", 1, 8, both),
-        Point("ddp/mpi", 2, 8, weak),
-        Point("ddp/mpi", 2, 4, strong),
-        Point("horovod/gloo", 1, 8, both),
-        Point("horovod/gloo", 2, 8, weak),
-        Point("horovod/gloo", 2, 4, strong),
+        PlannedPoint("single", 1, 8, both),
+        PlannedPoint("ddp/mpi", 1, 8, both),
+        PlannedPoint("ddp/mpi", 2, 8, weak),
+        PlannedPoint("ddp/mpi", 2, 4, strong),
+        PlannedPoint("horovod/gloo", 1, 8, both),
+        PlannedPoint("horovod/gloo", 2, 8, weak),
+        PlannedPoint("horovod/gloo", 2, 4, strong),
     }
 
 
@@ -109,7 +117,7 @@ def compared(folder: Path, seed: int) -> Study:
 Pair = tuple[object, ...]  # transport, ranks, batch, variant
 
 
-def places(block: list[Point]) -> dict[Pair, dict[str, int]]:
+def places(block: list[PlannedPoint]) -> dict[Pair, dict[str, int]]:
     """Of every comparison, where in the block each of its two frameworks stands."""
     found: dict[Pair, dict[str, int]] = defaultdict(dict)
     for place, p in enumerate(block):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import append_event
-from bench.study.plan import Run, plan
+from bench.study.plan import PlannedRun, plan
 from bench.study.status import RunStatus, count, duration, look, seconds_left, table
 from tests.slurm.stand_in import complete, start
 from tests.slurm.studies import small
@@ -16,17 +16,17 @@ EXIT = {"code": 1, "timed_out": False, "limit_s": 30, "interrupted": False, "wal
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> list[Run]:
+def runs(tmp_path: Path) -> list[PlannedRun]:
     found = plan(small(tmp_path), 1, tmp_path / "runs")[0]
     (tmp_path / "runs").mkdir()
     return found
 
 
-def test_planned(runs: list[Run]) -> None:
+def test_planned(runs: list[PlannedRun]) -> None:
     assert look(runs[0], True).state == look(runs[0], False).state == "planned"
 
 
-def test_a_run_without_an_end_runs_only_while_a_job_does(runs: list[Run]) -> None:
+def test_a_run_without_an_end_runs_only_while_a_job_does(runs: list[PlannedRun]) -> None:
     start(runs[0].config)
     assert look(runs[0], job_is_running=True).state == "running"
     assert look(runs[0], job_is_running=False) == RunStatus(
@@ -34,7 +34,7 @@ def test_a_run_without_an_end_runs_only_while_a_job_does(runs: list[Run]) -> Non
     )
 
 
-def test_ok_with_and_without_the_launchers_line(runs: list[Run]) -> None:
+def test_ok_with_and_without_the_launchers_line(runs: list[PlannedRun]) -> None:
     complete(runs[0].config)
     here = (socket.gethostname(),)
     assert look(runs[0], True) == RunStatus(runs[0], "ok", hosts=here)
@@ -43,14 +43,14 @@ def test_ok_with_and_without_the_launchers_line(runs: list[Run]) -> None:
     assert look(runs[0], True) == RunStatus(runs[0], "ok", "", 4, here)
 
 
-def test_failed_says_what_the_run_said(runs: list[Run]) -> None:
+def test_failed_says_what_the_run_said(runs: list[PlannedRun]) -> None:
     start(runs[0].config).write("end", status="failed: loss is not finite")
     append_event(runs[0].log, "exit", **EXIT)
     reason = "exit code 1: loss is not finite"
     assert look(runs[0], False) == RunStatus(runs[0], "failed", reason, 4)
 
 
-def test_the_last_words_of_every_rank_follow_the_reason(runs: list[Run]) -> None:
+def test_the_last_words_of_every_rank_follow_the_reason(runs: list[PlannedRun]) -> None:
     start(runs[0].config)
     append_event(runs[0].log, "error", rank=1, message="RuntimeError: boom")
     append_event(runs[0].log, "error", rank=0, message="RuntimeError: Connection closed by peer")
@@ -73,7 +73,9 @@ def test_the_last_words_of_every_rank_follow_the_reason(runs: list[Run]) -> None
         ("ended: complete", "interrupted"),
     ],
 )
-def test_a_run_that_went_with_its_job_is_never_ok(runs: list[Run], job: str, state: str) -> None:
+def test_a_run_that_went_with_its_job_is_never_ok(
+    runs: list[PlannedRun], job: str, state: str
+) -> None:
     start(runs[0].config)
     runs[1].log.with_suffix(".out").touch()
     reason = f"killed together with its job, which {job}"
@@ -83,7 +85,7 @@ def test_a_run_that_went_with_its_job_is_never_ok(runs: list[Run], job: str, sta
     assert look(runs[2], False, job).state == "planned"
 
 
-def test_a_deleted_log_is_no_word_about_its_job(runs: list[Run]) -> None:
+def test_a_deleted_log_is_no_word_about_its_job(runs: list[PlannedRun]) -> None:
     complete(runs[0].config)
     runs[0].log.with_suffix(".out").write_text("window 2/2\n")
     runs[0].log.unlink()
@@ -91,7 +93,7 @@ def test_a_deleted_log_is_no_word_about_its_job(runs: list[Run]) -> None:
     assert look(runs[0], job_is_running=False).reason.startswith("there is no log: deleted, or ")
 
 
-def test_timed_out_and_interrupted(runs: list[Run]) -> None:
+def test_timed_out_and_interrupted(runs: list[PlannedRun]) -> None:
     start(runs[0].config)
     append_event(runs[0].log, "exit", **{**EXIT, "code": 124, "timed_out": True})
     assert look(runs[0], True) == RunStatus(runs[0], "timed out", "timed out after 30 s", 4)
@@ -101,25 +103,25 @@ def test_timed_out_and_interrupted(runs: list[Run]) -> None:
     assert look(runs[2], True) == RunStatus(runs[2], "interrupted", "stopped", 4)
 
 
-def test_a_log_of_another_run_is_not_ok(runs: list[Run]) -> None:
+def test_a_log_of_another_run_is_not_ok(runs: list[PlannedRun]) -> None:
     complete(runs[0].config.model_copy(update={"seed": 99}))
     reason = "the log is of another run: seed=99, planned 7"
     assert look(runs[0], False) == RunStatus(runs[0], "failed", reason)
 
 
-def test_of_several_differences_the_first_declared_is_named(runs: list[Run]) -> None:
+def test_of_several_differences_the_first_declared_is_named(runs: list[PlannedRun]) -> None:
     complete(runs[0].config.model_copy(update={"steps_per_window": 9, "seed": 99, "model": "tiny"}))
     assert look(runs[0], False).reason.startswith("the log is of another run: model='tiny', ")
 
 
-def test_a_damaged_log_is_failed(runs: list[Run]) -> None:
+def test_a_damaged_log_is_failed(runs: list[PlannedRun]) -> None:
     complete(runs[0].config)
     runs[0].log.write_text(runs[0].log.read_text().replace('"seconds": 1.25', '"secs": 1.25'))
     reason = "damaged log: line 3: window.seconds: Field required"
     assert look(runs[0], False) == RunStatus(runs[0], "failed", reason)
 
 
-def test_counts_name_what_there_is(runs: list[Run]) -> None:
+def test_counts_name_what_there_is(runs: list[PlannedRun]) -> None:
     states = ["ok", "ok", "failed", "planned", "planned", "planned", "timed out"]
     statuses = [RunStatus(run, state) for run, state in zip(runs, states, strict=True)]
     assert count(statuses) == "7 runs: 2 ok, 3 planned, 1 failed, 1 timed out"
