@@ -59,7 +59,7 @@ def merits(
 def text(run: Merits) -> str:
     """Images/s of one device and of all, where the run is good, and a line of JSON.
 
-    The first two lines are those of the oldest synthetic benchmark (bench/README.md), word for word.
+    The first two lines are word for word those of an older benchmark, see bench/README.md.
     """
     line = f"{MARK} {json.dumps(asdict(run))}"
     if run.images_per_s is None:

@@ -54,6 +54,19 @@ class Workload:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How a check of parity departs from a run; by default in nothing."""
+
+    batches_of: Callable[[Iterator[Batch]], Iterator[Batch]] = iter  # from the data set's
+    parity_steps: Sequence[int] = (STEP,)
+    parity_elements: int = SAMPLED  # of each tensor
+    weights_apart: bool = False  # every rank draws other ones: a backend must send rank 0's
+
+
+_RUN = Trial()
+
+
 @dataclass(kw_only=True)
 class Rig:
     """One rank's parts. `loop` is None where batches are made and nothing is trained, `parity`
@@ -97,26 +110,24 @@ def assemble(
     log: RunLog,
     pulse: Pulse,
     turns: Turns = ALONE,
-    batches_of: Callable[[Iterator[Batch]], Iterator[Batch]] = iter,
-    parity_steps: Sequence[int] = (STEP,),
-    parity_elements: int = SAMPLED,
+    trial: Trial = _RUN,
 ) -> Rig:
     """A rank's rig, closed at the end of its `with`; every rank must call. The log gets its start.
 
-    `batches_of` changes the data set's batches; parity is checked in `parity_steps`, over
-    `parity_elements` of each tensor. Raises UsageError on wrong input.
+    Raises UsageError on input that proves wrong only now.
     """
-    place, workload = _load(config, launch, pulse)
+    place, workload = _load(config, launch, pulse, trial)
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
     files = write_start(config, launch, log, backend, place, workload.facts(config), turns)
     network = workload.network
     settings = torch_settings.require_alike(config, backend, network)
-    batches = batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
+    batches = trial.batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
     samples = Input(config, batches, place.torch_device)
     compared = config.averages and workload.emulation is None and not config.loader_only
-    parity = Parity(config, backend, network, parity_steps, parity_elements) if compared else None
+    checked = (trial.parity_steps, trial.parity_elements)
+    parity = Parity(config, backend, network, *checked) if compared else None
     observer = Observers(*_observers(config, workload, place, parity))
     return Rig(
         config=config,
@@ -133,14 +144,15 @@ def assemble(
     )
 
 
-def _load(config: RunConfig, launch: Launch, pulse: Pulse) -> tuple[Device, Workload]:
+def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tuple[Device, Workload]:
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     pulse.enter("loading data")
     images = data.load_images(config)
     held_out = None if config.epochs is None else data.load_held_out(config, images)
     pulse.enter("building the model")
-    network = models.build_model(config, images.classes)
+    seed = config.seed + launch.rank if trial.weights_apart else config.seed
+    network = models.build_model(config.model_copy(update={"seed": seed}), images.classes)
     models.prepare(network, config, images)
     machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)

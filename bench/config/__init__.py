@@ -83,19 +83,17 @@ mean, from the windows of this run alone, not 1.96 standard deviations; nan wher
 window. Everything else goes to standard error."""
 
 
-def _parser() -> Parser:
-    commands = "\n".join(f"  {name:11}  {text}" for name, text in COMMANDS.items())
-    parser = new_parser(
-        RunConfig,
-        _PROG,
-        usage=f"{_PROG} [--config FILE] [options]    or: {_PROG} COMMAND [options]",
-        about=_ABOUT,
-    )
+def _parser(prog: str, about: str) -> Parser:
+    usage = f"{prog} [--config FILE] [options]"
+    usage += f"    or: {prog} COMMAND [options]" if prog == _PROG else ""
+    parser = new_parser(RunConfig, prog, usage=usage, about=about)
     add = parser.add_argument
     add("--version", action="store_true", help="print the version and stop")
     add("--config", type=Path, metavar="FILE", help="a .toml or .json file; flags override it")
     add("--show-config", action="store_true", help="print the checked configuration as TOML; stop")
-    parser.description = f"{parser.description}\n\ncommands beside a run:\n{commands}"
+    if prog == _PROG:
+        commands = "\n".join(f"  {name:11}  {text}" for name, text in COMMANDS.items())
+        parser.description = f"{parser.description}\n\ncommands beside a run:\n{commands}"
     return parser
 
 
@@ -150,15 +148,15 @@ def make_config(fields: Mapping[str, Any]) -> RunConfig:
         raise UsageError(explain(error)) from None
 
 
-def parse_argv(argv: list[str]) -> RunConfig:
-    """RunConfig from a command line; raises UsageError on bad input.
+def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunConfig:
+    """RunConfig from the command line of `prog`; raises UsageError on bad input.
 
     --help, --version and --show-config print and exit 0.
     """
-    if argv and argv[0][:1] not in ("-", ""):
+    if prog == _PROG and argv and argv[0][:1] not in ("-", ""):
         rule = f"a run is measured by options alone, and other commands are {', '.join(COMMANDS)}"
         raise UsageError(f"unknown command {argv[0]!r}{near(argv[0], COMMANDS) or f'; {rule}'}")
-    fields = read_words(_parser(), argv)
+    fields = read_words(_parser(prog, about), argv)
     if fields.pop("version", False):
         _print_and_exit(f"{version()}\n")
     show, path = fields.pop("show_config", False), fields.pop("config", None)

@@ -89,7 +89,7 @@ class Fields(Options):
         _CELL, "single", f"what averages the gradients: {', '.join(CATALOGUE)}"
     )
     transport: Transport = _field(
-        _CELL, "none", "wire the gradients travel on; by default mpi on the CPU, nccl on CUDA"
+        _CELL, "none", "wire the gradients travel on; a framework's, left out: mpi, on CUDA nccl"
     )
     settings: Settings = _field(
         _EXCHANGE,

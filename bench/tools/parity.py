@@ -17,12 +17,16 @@ from bench.record.sealed import finite
 from bench.streams import say
 
 if TYPE_CHECKING:  # the options are read before torch is loaded
-    from bench.backends.protocol import Backend
     from bench.data import Batch
     from bench.instrument.parity import Parity
+    from bench.rig import Rig
 
 STEPS = 5  # the first has DDP's first buckets, the others its rebuilt ones
 ELEMENTS = 2**16  # compared of each tensor: all of most
+_ABOUT = """Compare the gradients that a cell exchanges with the mean of the ranks' own.
+
+One step is done five times over, from weights that every rank draws by itself. Exit status: 0 every
+step agrees, 1 one does not, 2 the input was wrong."""
 
 
 def main(argv: list[str]) -> int:
@@ -32,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 def parse(argv: list[str]) -> RunConfig:
     """A run's options. Raises UsageError on bad input."""
-    config = parse_argv(argv)
+    config = parse_argv(argv, "python -m bench parity", _ABOUT)
     if config.loader_only:
         raise UsageError("loader_only=True exchanges no gradients to compare; leave it out")
     if not config.averages:
@@ -49,20 +53,24 @@ def _opening(config: RunConfig) -> str:
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
-    """True if the exchanged gradients of every step are the mean of the ranks' own."""
+    """True if the exchanged gradients of every step are the mean of the ranks' own.
+
+    Every rank draws other weights, so that this fails where rank 0's are not sent to all.
+    """
     import torch
 
-    from bench.rig import assemble
+    from bench.rig import Trial, assemble
 
     every: Any = {"parity_steps": range(STEPS), "parity_elements": ELEMENTS}
-    with assemble(config, launch, log, pulse, batches_of=_repeated, **every) as rig:
+    trial = Trial(batches_of=_repeated, weights_apart=True, **every)
+    with assemble(config, launch, log, pulse, trial=trial) as rig:
         assert rig.parity is not None
         pulse.enter("comparing")
         for _ in range(STEPS):
             torch.manual_seed(config.seed)  # of a model that draws, such as with dropout
             rig.step()
             pulse.tick()
-        facts = _facts(config, rig.backend, rig.parity)
+        facts = _facts(rig, rig.parity)
         log.write("parity", **facts)
         log.write("end", status="ok" if facts["holds"] else "failed: parity")
         pulse.passed = facts["holds"]
@@ -77,9 +85,13 @@ def _repeated(batches: Iterator[Batch]) -> Iterator[Batch]:
     return itertools.repeat(next(batches))
 
 
-def _facts(config: RunConfig, backend: Backend, parity: Parity) -> dict[str, Any]:
+def _facts(rig: Rig, parity: Parity) -> dict[str, Any]:
     """Needs every rank's call."""
     from bench.instrument.parity import relative
+    from bench.train.checks import digest
+
+    config, backend = rig.config, rig.backend
+    weights = backend.gather(digest(rig.workload.network))
 
     # the first step is left out: with other buckets the order of summation is another
     usual, *again = parity.exchanged[1:]
@@ -90,7 +102,8 @@ def _facts(config: RunConfig, backend: Backend, parity: Parity) -> dict[str, Any
         "cell": config.cell,
         "steps": parity.record(),
         "exchange_not_deterministic": list(itertools.compress(parity.names, unequal)),
-        "holds": parity.holds,
+        "weights_of_rank_0": len(set(weights)) == 1,
+        "holds": parity.holds and len(set(weights)) == 1,
     }
 
 
@@ -109,6 +122,8 @@ def _result(facts: dict[str, Any]) -> str:
     agrees = "equal bit for bit" if not worst["relative_difference"] else difference
     line = f"parity {'holds' if facts['holds'] else 'DOES NOT HOLD'}: {agrees}"
     line += f" (allowed {worst['allowed']:.1e}), {worst['elements']} elements"
+    if not facts["weights_of_rank_0"]:
+        line += "; ranks drew other weights, and did not get rank 0's when the model was wrapped"
     noisy = sorted({name for step in facts["steps"] for name in step["not_deterministic"]})
     for noise, names in (("gradients", noisy), ("exchange", facts["exchange_not_deterministic"])):
         if names:

@@ -29,7 +29,7 @@ from bench.tools.parity import parse
 from bench.train.checks import digest
 from bench.train.input import Input
 from bench.train.loop import Loop
-from tests.bench.ranks import bench
+from tests.bench.ranks import ROOT, bench
 
 CONFIG = RunConfig(batch_per_rank=4, model="tests.bench.test_parity:with_state", accumulate=2)
 
@@ -185,6 +185,30 @@ def test_the_command_compares_real_ranks(tmp_path: Path) -> None:
     assert start["host"]["versions"]["horovod"]
     assert found == {"event": "parity", **facts}
     assert end["status"] == "ok"
+
+
+@pytest.mark.ranks
+def test_a_backend_that_sends_no_weights_does_not_pass(tmp_path: Path) -> None:
+    """Its gradients are the mean, but of ranks that train different models."""
+    code = (ROOT / "tests" / "user" / "hvd_ddp_backend_fourth.py").read_text()
+    keeps = "\n".join(
+        [
+            "def wrap(self, model, optimizer, config):",
+            "            weights = {k: v.clone() for k, v in model.state_dict().items()}",
+            "            session = super().wrap(model, optimizer, config)",
+            "            model.load_state_dict(weights)",
+            "            return session",
+        ]
+    )
+    code = code.replace("pass\n", f"{keeps}\n").replace('"fourth"', '"fifth"')
+    (tmp_path / "hvd_ddp_backend_fifth.py").write_text(code)
+    model = ["--model", "tests.bench.tiny:normalised", "--dataset", "digits"]
+    cell = ["--backend", "fifth", "--transport", "gloo", "--world-size", "2"]
+    words = ["parity", *model, *cell, "--batch-per-rank", "4"]
+    done = bench(2, *words, extra={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert json.loads(done.stdout)["weights_of_rank_0"] is False
+    assert "did not get rank 0's" in done.stderr
 
 
 def test_what_has_nothing_to_compare_is_refused() -> None:
