@@ -11,11 +11,14 @@ ROOMS = {
     "slurm": "turn a study into job scripts; run, follow and resume them",
     "plots": "turn run logs into figures, tables and a report",
 }
+SHORT = {"check": ["slurm", "check"]}  # a command that is one of a room's
 USAGE = """\
 usage: hvd-ddp ROOM ...
 
 rooms:
 {}
+
+check is short for slurm check: is this machine as fast as its reference?
 
 options:
   -h, --help   show this help; after a room, its own
@@ -28,7 +31,8 @@ example: hvd-ddp slurm run local""".format(
 
 def main() -> int:
     """Run a room as `python -m` does; without one, say which there are."""
-    room = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    sys.argv[1:2] = SHORT.get(sys.argv[1], sys.argv[1:2]) if sys.argv[1:] else ["--help"]
+    room = sys.argv[1]
     if room in ROOMS:
         called.COMMAND = "hvd-ddp"
         sys.path.append(str(Path.cwd()))  # last: the user's own models and data sets
@@ -37,7 +41,10 @@ def main() -> int:
     elif room in ("-h", "--help", "--version"):
         print(version() if room == "--version" else USAGE)
     else:
-        print(f"error: {room!r} is none of {', '.join(ROOMS)}; try hvd-ddp --help", file=sys.stderr)
+        print(
+            f"error: {room!r} is none of {', '.join([*ROOMS, *SHORT])}; try hvd-ddp --help",
+            file=sys.stderr,
+        )
         return 2
     return 0
 

@@ -50,7 +50,7 @@ class SlurmJob(LocalJob):
         for other in self.diary.begun_before():  # of a job submitted twice, lest two write one log
             if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
                 raise UsageError(f"job {other} is at work on the same runs")
-        self.hosts, self.end_s = _hosts(self.options.nodes), _end_s(self.options.minutes)
+        self.hosts, self.end_s = _hosts(self.options.nodes), end_s(self.options.minutes)
         self._preflight()
         self._calibrate("start")
         self._set_parted_aside()
@@ -238,7 +238,7 @@ def _hosts(nodes: int) -> dict[int, str]:
     return dict(enumerate(hosts))
 
 
-def _end_s(minutes: int) -> float:
+def end_s(minutes: int) -> float:
     """When the job must have ended, in seconds since 1970; by what it asked for if none tells."""
     end, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
     if end.isdecimal():
