@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from bench.instrument.energy import EnergyReading
 from bench.launch import cores
 from bench.lifecycle.turns import Turns
 from bench.record import RunLog
@@ -27,17 +29,29 @@ def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
         if config.lead_in_steps:
             lead_in = time_steps(step, config.lead_in_steps, watch).step_seconds
             _record(rig, log, "lead_in", index, lead_in)
-        before = cores.ticks()
+        before, edge = cores.ticks(), rig.meters.edge()
         backend.barrier()
         window = time_steps(step, steps, watch)
         busy = cores.busy_share(before, cores.ticks())
-        seconds = backend.reduce_scalar(window.seconds, "max")
+        seconds = backend.reduce_scalar(window.seconds, "max")  # when all ranks are done
+        energy = rig.meters.since(edge)
         _record(rig, log, "window", index, window.step_seconds)
         input_seconds = backend.gather(sum(rig.samples.wait_seconds[-steps:]))
-        observed = {"input_seconds": input_seconds, "busy_share": backend.gather(busy)}
+        shares, readings = zip(*backend.gather((busy, energy)), strict=True)
+        observed = {"input_seconds": input_seconds, "busy_share": [*shares]}
+        observed |= _energy(readings)
         log.write("window", index=index, steps=steps, seconds=seconds, **observed)
         progress(index + 1, config.windows, images / seconds)
     turns.end(backend.barrier)
+
+
+def _energy(readings: Sequence[EnergyReading | None]) -> dict[str, list[Any]]:
+    """The readings of all ranks for the log; nothing where no rank has a counter."""
+    if not any(readings):
+        return {}
+    each = [reading or (None, []) for reading in readings]
+    seconds, counts = zip(*each, strict=True)
+    return {"energy_seconds": [*seconds], "energy_counts": [*counts]}
 
 
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:

@@ -24,7 +24,7 @@ from bench.record.user_code import digests
 from bench.rig import Rig, assemble
 from bench.start import disturbance
 from bench.streams import answer, say
-from bench.train import torch_settings
+from bench.train import flops, torch_settings
 from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.input import Input
 from bench.train.loop import Loop
@@ -143,4 +143,13 @@ def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns:
         **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(rig.place.peak_memory_bytes()),
+        # the last of all: it runs the model's own code
+        **_operations(rig),
     )
+
+
+def _operations(rig: Rig) -> EndFacts:
+    """Floating-point operations of what was trained, counted by rank 0."""
+    if rig.launch.rank or rig.loop is None or rig.workload.emulation is not None:
+        return {}
+    return {"flops_per_image": flops.per_image(rig.workload.network, rig.config)}

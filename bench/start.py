@@ -10,6 +10,7 @@ import torch
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
+from bench.instrument.energy import Meters
 from bench.launch import provenance, sources
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
@@ -28,6 +29,7 @@ def write_start(
     place: Device,
     workload: dict[str, Any],
     turns: Turns = ALONE,
+    meters: Meters | None = None,
 ) -> dict[str, bytes]:
     """Compare what all ranks must share, and log it; needs all ranks. Returns the user's own files.
 
@@ -38,7 +40,7 @@ def write_start(
     versions = {**backend.versions, **packages}
     shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
     rank_facts = provenance.describe_rank(launch, torch.get_num_threads()) | place.describe()
-    rank_facts |= {**backend.files, **disturbance(turns)}
+    rank_facts |= {**backend.files, **disturbance(turns), **(meters.record() if meters else {})}
     alike = flat({**shared, "workload": workload})
     ranks = _compare(config, launch, backend, alike, rank_facts, packages)
     _require_places(launch, ranks)

@@ -18,11 +18,16 @@ def settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
 
     Empty where nvidia-smi does not know the GPU, as on ROCm.
     """
-    gpu = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    values = [value.strip() for value in _query(env, f"--id={gpu}", *_FIELDS).split(",")]
+    id_option = f"--id={full_name(uuid)}"
+    values = [value.strip() for value in _query(env, id_option, *_FIELDS).split(",")]
     if len(values) != len(_FIELDS):
         return {}
     return dict(zip(_FIELDS, values, strict=True)) | {"mps": "on" if _has_mps(env) else "off"}
+
+
+def full_name(uuid: str) -> str:
+    """The UUID as nvidia-smi and NVML take it; torch leaves out the beginning."""
+    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
 def of_one_process(env: Mapping[str, str]) -> bool:

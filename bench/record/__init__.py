@@ -20,6 +20,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      passed outside its turns. exit has partner, the run of a launch whose end ended this one, and
      apart: why a run that was to take turns was launched by itself
  11  steps may have the phase lead_in: steps before a window, outside its clock
+ 12  each rank names the energy counters that it reads, and those that it cannot; where there are
+     any, window has energy_seconds and energy_counts. end has flops_per_image
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -32,7 +34,8 @@ Events in order; every number as measured, seconds unrounded (bench/record/event
   exchanges  ranks: of each rank the exchanges that its framework noted, begin_s on the clock of
           `begin` (only with observe=framework; end then has evidence: what it says of a step)
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
-          what each rank waited for data; busy_share: of that time, its cores (null: not known)
+          what each rank waited for data; busy_share: of that time, its cores (null: not known);
+          energy_counts: of each rank's counters before and after, energy_seconds apart
   epoch   training, index, steps; seconds: the slowest rank's, without the judging; loss: mean of
           the steps, over ranks; correct of held_out: samples that were never trained on;
           parameters_equal: on all ranks (only with epochs; after the windows, and each training
@@ -74,7 +77,7 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 11
+SCHEMA = 12
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

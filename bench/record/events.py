@@ -23,6 +23,20 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
+# of an energy counter: all of a node; a part of it that no other part holds; the GPU of one rank;
+# or what one of these holds already, or nobody knows
+Scope = Literal["node", "part", "device", "beside"]
+
+
+class LoggedCounter(TypedDict):
+    """An energy counter: a count is `joules`, and after `wraps_at` counts it begins again."""
+
+    name: Text
+    scope: Scope
+    joules: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+    wraps_at: Count | None
+
+
 class Rank(TypedDict):
     """What one rank recorded of itself."""
 
@@ -48,6 +62,8 @@ class Rank(TypedDict):
     gpu_uuid: NotRequired[Text]
     nccl_library: NotRequired[Text]  # the file; its contents are in the host's versions
     gpu_settings: NotRequired[Texts]  # nvidia-smi's words for what its owner may change
+    energy_counters: NotRequired[list[LoggedCounter]]  # that it reads
+    energy_absent: NotRequired[list[Text]]  # which others it does not, and why
 
 
 class Git(TypedDict):
@@ -146,6 +162,8 @@ class Window(TypedDict):
     seconds: Duration
     input_seconds: list[Wait]
     busy_share: NotRequired[list[Share | None]]
+    energy_seconds: NotRequired[list[Duration | None]]  # between a rank's two readings
+    energy_counts: NotRequired[list[list[list[Count | None]]]]  # [rank][counter][before, after]
 
 
 class Epoch(TypedDict):
@@ -218,6 +236,7 @@ class End(TypedDict):
     tcp_bytes: NotRequired[list[dict[Text, Count]]]
     peak_memory_bytes: NotRequired[list[Count]]
     peak_device_memory_bytes: NotRequired[list[Count | None]]
+    flops_per_image: NotRequired[Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)] | None]
     sha256: NotRequired[Sha256]
 
 

@@ -19,6 +19,7 @@ class Cpu:
     """The CPU, timed by the host's clock."""
 
     torch_device = torch.device("cpu")
+    uuid: str | None = None
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch()
@@ -44,6 +45,8 @@ class Cuda:
         mode = "tf32" if config.precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = mode
         torch.backends.cudnn.fp32_precision = mode
+        properties = torch.cuda.get_device_properties(self.torch_device)
+        self.uuid: str | None = str(getattr(properties, "uuid", f"index {index}"))
 
     def stopwatch(self) -> Stopwatch:
         return _EventStopwatch(self.torch_device)
@@ -51,11 +54,10 @@ class Cuda:
     def describe(self) -> dict[str, Any]:
         """What tells this GPU from every other, and which libraries drive it."""
         properties = torch.cuda.get_device_properties(self.torch_device)
-        uuid = str(getattr(properties, "uuid", f"index {self.torch_device.index}"))
         return {
             "gpu": properties.name,
-            "gpu_uuid": uuid,
-            "gpu_settings": settings(uuid, os.environ),
+            "gpu_uuid": self.uuid,
+            "gpu_settings": settings(str(self.uuid), os.environ),
             "gpu_memory_bytes": properties.total_memory,
             "cuda": torch.version.cuda or f"hip {torch.version.hip}",
             "cudnn": torch.backends.cudnn.version(),

@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ import pandas as pd
 from bench.study import stats
 from plots.analyse import comparability, variants
 from plots.analyse.comparability import Block
+from plots.analyse.resources import JOULES, Resources
 from plots.analyse.variants import Variant
 
 CURVES = ("weak", "strong", "batch")
@@ -80,6 +82,7 @@ class BlockMean:
     busy_share: float  # of the windows' time, of the busiest host's cores; nan where not known
     input_share: float  # of the windows' time, of the rank that waited most
     parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
+    resources: Resources
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,27 @@ class Table:
         `swapped`: who is first changes from block to block by design, so its effect is fitted too.
         """
         seconds = self.seconds(a, blocks), self.seconds(b, blocks)
-        places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
-        order_effect = swapped and not np.isnan(places).any()
-        first = [b_at < a_at for a_at, b_at in places] if order_effect else ()
+        first = self._b_first(a, b, blocks) if swapped else ()
         return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
+
+    def _b_first(self, a: Point, b: Point, blocks: Sequence[Block]) -> list[bool]:
+        """Whether b ran before a, by block; empty where a log does not say."""
+        places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
+        return [] if np.isnan(places).any() else [b_at < a_at for a_at, b_at in places]
+
+    def energy(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired | None:
+        """Joules per image of b over those of a, paired and averaged as images/s are, in blocks
+        where both are known; None where there is none, or other counters are summed in some.
+        """
+        sides = [[self.blocks[p][x].resources for p in (a, b)] for x in blocks]
+        known = [all(JOULES in one.values for one in both) for both in sides]
+        shared, sides = [*compress(blocks, known)], [*compress(sides, known)]
+        if len({one.counters for both in sides for one in both}) != 1:
+            return None
+        of_a, of_b = ([one.values[JOULES] for one in side] for side in zip(*sides, strict=True))
+        first = self._b_first(a, b, shared)
+        paired = stats.paired_ratio(numerator=of_b, denominator=of_a, first=first)
+        return stats.over_sessions(paired, self.sessions(a, shared))
 
     def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
         """The session of each block."""
@@ -201,11 +221,21 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
         busy_share=mean("busy_share"),
         input_share=mean("input_share"),
         parts=_mean([r["parts"] for r in repeats]),
+        resources=_resources([r["resources"] for r in repeats]),
     )
 
 
 def _mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: sum(one[name] for one in parts) / len(parts) for name in parts[0]}
+    """Of the values that all have."""
+    names = [name for name in parts[0] if all(name in one for one in parts)]
+    return {name: sum(one[name] for one in parts) / len(parts) for name in names}
+
+
+def _resources(runs: Sequence[Resources]) -> Resources:
+    values, counters = _mean([run.values for run in runs]), {run.counters for run in runs}
+    if len(counters) > 1:  # other counters count other things
+        values.pop(JOULES, None)
+    return Resources(values, runs[0].counters)
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:

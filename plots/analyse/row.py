@@ -15,7 +15,15 @@ from bench.config import Role, fields_with
 from bench.record import Run
 from bench.study import stats
 from bench.study.definition import Study
-from plots.analyse import breakdown, comparability, served, steady_state, trainings, variants
+from plots.analyse import (
+    breakdown,
+    comparability,
+    resources,
+    served,
+    steady_state,
+    trainings,
+    variants,
+)
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.quiet import others_share
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
@@ -64,6 +72,7 @@ def row_of(run: Run, study: Study) -> Columns:
         "evidence": breakdown.evidence_of(run),
         "trainings": trainings.of_run(run),
         "served": served.of_run(run),
+        "resources": resources.of_run(run),
         "processes": run.processes,
         "renamed": written is None or written.name != run.path.name,
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, variants
+from plots.analyse import comparability, resources, variants
 from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, PointRow, Table, describe
 from plots.read.calibrations import Calibration
 
@@ -42,6 +42,7 @@ def throughput(table: Table) -> Iterator[PointRow]:
                 "flags": (falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
                 "input_share": float(np.mean([m.input_share for m in means])),
                 "busy_share": None if math.isnan(busy) else busy,
+                **resources.of_point([m.resources for m in means], rate, point.world_size),
             }
             yield PointRow(point, values)
             smaller[point.series(curve)] = rate.value

@@ -108,6 +108,15 @@ def ms(x: float) -> str:
     return f"{1000 * x:,.1f}"
 
 
+def megabytes(x: float) -> str:
+    return f"{x / 1e6:,.1f}"
+
+
+def giga(x: float) -> str:
+    """Operations per second, in 10^9: '3.42', '12,300'."""
+    return rate(x / 1e9)
+
+
 def seconds(x: float) -> str:
     """'0.304', '16.5', '1,234'."""
     return f"{x:,.0f}" if x >= 999.5 else f"{x:.3g}"

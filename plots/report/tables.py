@@ -15,7 +15,19 @@ from plots.analyse.sessions import apart
 from plots.analyse.study import Analysis
 from plots.read.calibrations import Calibration
 from plots.report.columns import Column
-from plots.report.format import interval, ms, p_value, percent, rate, ratio, rule, seconds, short
+from plots.report.format import (
+    giga,
+    interval,
+    megabytes,
+    ms,
+    p_value,
+    percent,
+    rate,
+    ratio,
+    rule,
+    seconds,
+    short,
+)
 from plots.report.verdicts import over, sentence, word
 
 
@@ -44,18 +56,33 @@ BATCH = (Column("point.samples_per_rank", "images per rank"), Column("point.samp
 
 _FLAGS = Column("flags", "flags", lambda flags: "; ".join(flags) or "-")
 
-THROUGHPUT = (
-    Column("curve", "curve"),
-    *POINT,
-    *BATCH,
-    Column("images_per_s", "images/s [95 %]", with_interval(rate)),
-    Column("step_seconds", "step ms [95 %]", with_interval(ms)),
-    Column("input_share", "waiting for input", percent),
-    Column("busy_share", "cores busy", percent),
-    Column("images_per_s.n", "n", key=""),
-    Column("runs", "runs"),
-    _FLAGS,
+_RESOURCES = (
+    Column("rank_memory_bytes", "rank's memory MB [95 %]", with_interval(megabytes)),
+    Column("device_memory_bytes", "device memory MB [95 %]", with_interval(megabytes)),
+    Column("flops_per_s_and_rank", "rank's GFLOP/s [95 %]", with_interval(giga)),
+    Column("flop_utilisation", "of peak [95 %]", with_interval(percent)),
+    Column("joules_per_image", "J/image [95 %]", with_interval(rate)),
+    Column("energy_counters", "energy of"),
 )
+
+
+def throughput(a: Analysis) -> tuple[Column, ...]:
+    """Speed, and what else a point takes as far as any log says it."""
+    known = (c for c in _RESOURCES if any(c.values(a.throughput)))
+    return (
+        Column("curve", "curve"),
+        *POINT,
+        *BATCH,
+        Column("images_per_s", "images/s [95 %]", with_interval(rate)),
+        Column("step_seconds", "step ms [95 %]", with_interval(ms)),
+        *known,
+        Column("input_share", "waiting for input", percent),
+        Column("busy_share", "cores busy", percent),
+        Column("images_per_s.n", "n", key=""),
+        Column("runs", "runs"),
+        _FLAGS,
+    )
+
 
 SCALING = (
     Column("curve", "curve"),
@@ -117,6 +144,17 @@ def _apart(c: Comparison) -> tuple[str, ...]:
     """Each session's own ratio, where there are several."""
     sessions = list(apart(c.paired, c.sessions))
     return tuple(f"{name}: {short(e, ratio)}" for name, e in sessions) if sessions[1:] else ()
+
+
+def energy(a: Analysis) -> tuple[Column, ...]:
+    """Every comparison's ratio of joules per image; empty where none is known."""
+    if not any(c.energy for c in a.comparisons):
+        return ()
+    name = f"J/image, {over(a.reference, a.candidate)} [95 %]"
+    estimate = Column(
+        lambda c: c.energy and c.energy.estimate, name, with_interval(ratio), key="energy_ratio"
+    )
+    return (*_WHERE, estimate, Column(lambda c: c.energy and c.energy.n, "n", key=""))
 
 
 CHECKS = (
@@ -182,7 +220,7 @@ BOUNDS = (
     Column("curve", "curve"),
     *POINT,
     *BATCH,
-    Column("gradient_bytes", "gradients MB", lambda size: f"{size / 1e6:,.1f}"),
+    Column("gradient_bytes", "gradients MB", megabytes),
     Column("exchange_seconds", "all-reduce alone ms", ms),
     Column("visible_efficiency", "efficiency, nothing hidden", percent),
     Column("hidden_efficiency", "efficiency, all hidden", percent),

@@ -77,6 +77,7 @@ def write(
     end: Mapping[str, Any] | None = None,
     input_seconds: Sequence[float] | None = None,
     parts: Mapping[str, Sequence[float]] | None = None,
+    of_window: Mapping[str, Any] | None = None,
     step_sd: float = 0.01,
     first_step: float = 1.0,
 ) -> Path:
@@ -84,7 +85,7 @@ def write(
     `step_seconds` is its time.
 
     `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds`
-    is what each rank waited for its batches in each window;
+    is what each rank waited for its batches in each window; `of_window` adds fields to each window;
     `parts` is what the breakdown of every step says, one number a rank; `first_step` by which
     factor the first step of each window is longer.
     """
@@ -114,7 +115,7 @@ def write(
             log.write("breakdown", phase="window", index=index, **every)
         waited = [0.0] * run.world_size if input_seconds is None else list(input_seconds)
         took = {"seconds": float(each[-1].sum()), "input_seconds": waited}
-        log.write("window", index=index, steps=steps, **took)
+        log.write("window", index=index, steps=steps, **took, **(of_window or {}))
     if windows is None:
         sha = digest(run.block, run.seed, run.samples_per_step, run.world_size)
         facts = {

@@ -138,6 +138,7 @@ def _look(options: Doctor, launch: Launch) -> dict[str, Any]:
     local = [name for _, name in socket.if_nameindex()]
     findings += machine.interfaces(os.environ, local, several_hosts=launch.local_size < launch.size)
     findings.append(machine.own_name(socket.gethostname()))
+    findings += machine.energy(options.config.sysfs, first_of_node=launch.local_rank == 0)
     findings.append(machine.data(options.config.dataset, options.config.data_dir))
     try:
         findings.append(machine.folder(meeting_folder(launch, options.config.rendezvous_dir, None)))

@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.backends.catalogue import interface_variables
 from bench.config.datasets import ON_DISK, PUBLISHED
+from bench.instrument.energy import meters_of
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
 _SETUP = "run make setup"
@@ -150,6 +151,15 @@ def folder(path: Path) -> Finding:
         cure = "use --rendezvous-dir with a folder that all ranks see and may write"
         return failure("folder", f"{str(path)!r} cannot be written: {error.strerror}", cure)
     return ok("folder", f"ranks meet in {path}")
+
+
+def energy(sysfs: Path, *, first_of_node: bool) -> Iterator[Finding]:
+    """Which counters of the node a run will read, said once a node; to have none is no fault."""
+    node = meters_of(sysfs, None, first_of_node=first_of_node)
+    if node.meters:
+        yield ok("energy", f"read from {', '.join(meter.name for meter in node.meters)}")
+    elif first_of_node:
+        yield ok("energy", f"will not be known: {'; '.join(node.absent)}")
 
 
 def data(dataset: str, data_dir: Path | None) -> Finding:

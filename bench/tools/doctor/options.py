@@ -38,7 +38,7 @@ class Doctor(Options):
 
 def parse(argv: Sequence[str]) -> Doctor:
     """Options from a command line. --help prints and exits 0; raises UsageError on bad input."""
-    of_run = ("dataset", "data_dir", "rendezvous_dir", "threads")
+    of_run = ("dataset", "data_dir", "rendezvous_dir", "threads", "sysfs")
     words, fields = words_beside(Doctor, argv, _PROG, of_run)
     fields |= {"world_size": words["world_size"]} if "world_size" in words else {}
     # bench's own rules know its fields: which data sets there are, and which need a folder
