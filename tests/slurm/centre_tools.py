@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def jube(folder: Path, values: Mapping[str, object], *words: str) -> None:
     benchmark = folder / "hvd_ddp.yaml"
     described = yaml.safe_load(benchmark.read_text())
     small = {"model": MODEL, "batch_per_rank": 8, "options": SHORT}
-    small |= {"preprocess": f". {ROOT}/.venv/bin/activate", **values}
+    small |= {"preprocess": f". {sys.prefix}/bin/activate", **values}
     parameters = [p for group in described["parameterset"] for p in group["parameter"]]
     assert {*small} <= {parameter["name"] for parameter in parameters}
     for parameter in parameters:
