@@ -24,11 +24,13 @@ class Request:
     site: Site
     account: str = ""
     minutes: int | None = None
+    reservation: str = ""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(WORD, self.account):
-            rule = "would not reach sbatch as it is; write it without blanks, quotes and the like"
-            raise UsageError(f"--account {self.account!r} {rule}")
+        for option in ("account", "reservation"):
+            if not re.fullmatch(WORD, value := getattr(self, option)):
+                rule = "would not reach sbatch as it is; write it without blanks, quotes and so on"
+                raise UsageError(f"--{option} {value!r} {rule}")
 
     @property
     def lacks_account(self) -> str:
@@ -112,9 +114,10 @@ def _access(request: Request) -> dict[str, object]:
     site, access = request.site, request.site.access
     if why := request.lacks_account:
         raise UsageError(why)
-    names = ("partition", "qos", "constraint", "reservation", "clusters")
-    named = {name: getattr(access, name) for name in names}
-    return {"account": request.account or access.account, **named, "hint": site.cpu.hint}
+    names = ("account", "partition", "qos", "constraint", "reservation", "clusters")
+    # the command line's goes before the site's
+    named = {name: getattr(request, name, "") or getattr(access, name) for name in names}
+    return {**named, "hint": site.cpu.hint}
 
 
 def _gpus(site: Site) -> dict[str, object]:

@@ -48,7 +48,8 @@ def _node_counts(text: object) -> object:
     return tuple(dict.fromkeys(int(word) for word in words))
 
 
-OF_JOBS = ("minutes", "account", "layout", "noise")  # meaningless without a scheduler
+# meaningless without a scheduler
+OF_JOBS = ("minutes", "account", "reservation", "layout", "noise")
 
 
 class StudyOptions(Command):
@@ -74,6 +75,7 @@ class StudyOptions(Command):
         None, "of each job; default: as needed", ge=1, le=MAX_SECONDS // 60
     )
     account: str = option("", "project that is charged, where the site wants one")
+    reservation: str = option("", "of nodes, in which the jobs shall run")
     layout: Layout | None = option(
         None, "'blocks': a job per node count; 'single': one of a whole block"
     )
@@ -82,7 +84,7 @@ class StudyOptions(Command):
     def words(self) -> list[str]:
         """The same on a command line; launches begun are on record in the study's folder."""
         words = [self.study, "--site", self.site]
-        for name in ("results", "nodes", "time_limit_s", "minutes", "account", "layout"):
+        for name in ("results", "nodes", "time_limit_s", *(n for n in OF_JOBS if n != "noise")):
             if (value := getattr(self, name)) and value != RESULTS:
                 words += self.to_words(name)
         return words
@@ -195,7 +197,7 @@ def open_work(
     if kept is not None:  # more may have been added since: the runs name the study as planned
         study = study.model_copy(update={"blocks": kept.blocks})
     job_is_running = not locked and folder.is_locked()
-    request = Request(site, options.account, options.minutes)
+    request = Request(site, options.account, options.minutes, options.reservation)
     statuses = _statuses(study, folder, blocks, job_is_running, earlier)
     preview = unseeded and kept is None and not locked
     return Work(text, study, request, folder, blocks, statuses, preview, options)

@@ -62,7 +62,8 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
 
 def queue(clusters: str = "") -> list[Queued] | None:
     """This user's jobs, on these `clusters` if any are named; None where squeue does not answer."""
-    query = ["--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T|%o"]
+    # %A: of an array's task, %i is no number
+    query = ["--noheader", f"--user={getpass.getuser()}", "--format=%A|%j|%T|%o"]
     answer = ask_cluster(["squeue", *_on(clusters), *query])
     if answer is None:
         return None

@@ -46,7 +46,9 @@ class Access(TomlTable):
     partition: Word = Field("", description="sbatch --partition")
     qos: Word = Field("", description="sbatch --qos")
     constraint: Word = Field("", description="sbatch --constraint, as in 'gpu&hbm80g'")
-    reservation: Word = Field("", description="sbatch --reservation")
+    reservation: Word = Field(
+        "", description="sbatch --reservation; the command line's --reservation wins"
+    )
     clusters: Word = Field("", description="sbatch --clusters")
     extra: tuple[OneLine, ...] = Field((), description="more options, as in '--licenses=scratch'")
 

@@ -80,6 +80,8 @@ NAMES_FRAMEWORKS: tuple[str, ...] = (
 )
 NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("machine", "probe"))
 NAMES_FRAMEWORKS += ("bench/launch/world.py",)  # launchers' variables
+# run by other programs in Pythons of their own, from which the catalogue is out of reach
+NAMES_FRAMEWORKS += ("slurm/centre/",)
 
 
 def sources() -> list[Path]:

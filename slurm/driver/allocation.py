@@ -47,7 +47,11 @@ class SlurmJob(LocalJob):
 
     def work(self) -> int:
         self.steps.listen(*self.signals)
-        for other in self.diary.begun_before():  # of a job submitted twice, lest two write one log
+        # of a job submitted twice, lest two write one log
+        for other, in_array in self.diary.begun_before().items():
+            if in_array:
+                rule = f"job {other} of the same array does these runs"
+                raise UsageError(f"{rule}; submit the script without --array")
             if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
                 raise UsageError(f"job {other} is at work on the same runs")
         self.hosts, self.end_s = _hosts(self.options.nodes), end_s(self.options.minutes)

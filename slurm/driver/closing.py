@@ -140,7 +140,8 @@ class Diary:
         self.restart = int(os.environ.get("SLURM_RESTART_COUNT", "0"))  # a requeued job's id stays
         self.path.parent.mkdir(parents=True, exist_ok=True)
         nodes = os.environ.get("SLURM_JOB_NODELIST", "")
-        self.tell("begin", nodes=nodes, time=int(time.time()))
+        self.array = os.environ.get("SLURM_ARRAY_JOB_ID", "")
+        self.tell("begin", nodes=nodes, time=int(time.time()), array=self.array)
 
     def tell(self, event: str, **fields: object) -> None:
         line = json.dumps({"event": event, "job": self.id, "restart": self.restart, **fields})
@@ -150,9 +151,9 @@ class Diary:
         except OSError as error:
             raise NoRoom(f"{self.path} cannot be written: {error.strerror}") from None
 
-    def begun_before(self) -> list[str]:
-        """Other jobs that began before this one."""
-        jobs: list[str] = []
+    def begun_before(self) -> dict[str, bool]:
+        """Other jobs that began before this one; whether they are tasks of the same array."""
+        jobs: dict[str, bool] = {}
         for line in self.path.read_text().splitlines():
             try:
                 event = json.loads(line)
@@ -161,5 +162,5 @@ class Diary:
             if event.get("event") == "begin":
                 if event["job"] == self.id:
                     return jobs
-                jobs.append(event["job"])
+                jobs[event["job"]] = bool(self.array) and event.get("array") == self.array
         return jobs

@@ -82,9 +82,11 @@ def test_an_extra_option_that_breaks_a_job_is_refused(tmp_path: Path, option: st
 @pytest.mark.parametrize(
     "account", ["x\ntouch PWN\n#", "x y", "x#y", "x'y", 'x"y', "x\\y", "$(touch PWN)", "x\x00", "é"]
 )
-def test_an_account_is_one_word(account: str) -> None:
+def test_an_account_is_one_word_and_so_is_a_reservation(account: str) -> None:
     with pytest.raises(UsageError, match=r"^--account .* would not reach sbatch as it is"):
         Request(read_site("generic"), account)
+    with pytest.raises(UsageError, match=r"^--reservation .* would not reach sbatch as it is"):
+        Request(read_site("generic"), reservation=account)
     assert Request(read_site("generic"), "PAS0001-gpu_x.y@z").account
 
 

@@ -12,7 +12,14 @@ from bench.config import UsageError
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import plan
-from slurm.directives import Request, directives, exports, reaching_all_hosts, step_args
+from slurm.directives import (
+    Request,
+    directives,
+    exports,
+    reaching_all_hosts,
+    report_directives,
+    step_args,
+)
 from slurm.fit import Job, expected_s, fit, jobs, minutes, nodes_of, text_of
 from slurm.load import find_study, read_site
 from slurm.site import Site
@@ -164,6 +171,17 @@ def test_directives_are_what_the_site_wants() -> None:
         UsageError, match="site 'lumi-g' charges every job to an account; give --ac"
     ):
         directives(study, Request(site), job)
+
+
+def test_a_reservation_of_the_command_line_goes_before_the_sites() -> None:
+    study, site = fitted("weak", "generic", (2,))
+    job = jobs_of("weak", "generic", (2,))[-1]
+    access = site.access.model_copy(update={"reservation": "theirs"})
+    site = site.model_copy(update={"access": access})
+    assert "--reservation=theirs" in directives(study, Request(site), job)
+    request = Request(site, reservation="maintenance-2026")
+    for lines in (directives(study, request, job), report_directives(study, request)):
+        assert [line for line in lines if "reserv" in line] == ["--reservation=maintenance-2026"]
 
 
 def test_pmix_of_slurm_fences_in_a_ring_unless_the_site_says_otherwise() -> None:
