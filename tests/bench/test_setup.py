@@ -298,7 +298,8 @@ def wrap(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 )
 def test_wrapper_raises_old_standards(tmp_path: Path, asked: str) -> None:
     said = wrap(tmp_path, "-c", asked, "a.cc").stdout
-    assert said.split() == ["[-include]", "[string]", "[-c]", "[-std=gnu++20]", "[a.cc]"]
+    headers = ["[-include]", "[string]", "[-include]", "[span]"]
+    assert said.split() == [*headers, "[-c]", "[-std=gnu++20]", "[a.cc]"]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,9 @@ def test_wrapper_leaves_all_else_and_the_status_alone(
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
     command = [str(wheel.COMPILER), "-std=gnu++14", "-c", "-o", "/dev/null", "-x", "c++", "-"]
-    subprocess.run(command, input=needs.CXX20 + b"std::string name;\n", check=True)
+    subprocess.run(
+        command, input=needs.CXX20 + b"std::string name;\nstd::span<int> part;\n", check=True
+    )
 
 
 FIND_PYTORCH = """\
