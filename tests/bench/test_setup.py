@@ -135,6 +135,15 @@ def test_a_wheelhouse_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
+def test_the_wheelhouse_that_is_to_be_filled_is_not_taken_from(tmp_path: Path) -> None:
+    words = ("--venv", str(tmp_path / "venv"), "--wheelhouse", str(tmp_path / "house"))
+    done = set_up(*words, WHEELHOUSE="/nowhere", HOROVOD_CXX="false")
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, "C++20 (false is none" in line) == (2, True)
+    assert "WHEELHOUSE" not in line
+    assert not (tmp_path / "house").exists()
+
+
 # Which Horovod it is
 
 CPU_BUILD = {"mpi": True, "gloo": True, "nccl": False}
