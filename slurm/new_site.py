@@ -29,7 +29,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "example, Apptainer: ['apptainer', 'exec', '--nv', '/shared/bench.sif']; with venv = ''",
     ),
     "launch_args": (
-        "example, Pyxis: ['--container-image=/shared/bench.sqsh', '--container-mounts=/shared']",
+        "example, Pyxis: ['--container-image=/shared/bench.sqsh', '--container-mounts=/shared', "
+        "'--container-workdir=/shared/horovod-vs-ddp']",
     ),
     "setup.prologue": (
         """example, conda: ['eval "$(conda shell.bash hook)"', 'conda activate NAME']; venv = ''""",

@@ -51,7 +51,8 @@ def _why_apart(launch: Sequence[PlannedRun], site: Site) -> str:
         return "trainings to a target have no windows to take turns by"
     if len({config.windows for config in configs}) > 1:
         return "their windows are not as many"
-    if site.setup.container:
+    pyxis = any(word.startswith("--container-") for word in site.launch_args)
+    if site.setup.container or pyxis:
         return "a container hides its processes from other worlds"
     if site.launch == "ibrun":
         return "ibrun starts one world at a time"

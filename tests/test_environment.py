@@ -1,7 +1,8 @@
 """environment.yml pins what set-up installs; only names and the absence of Horovod differ, and
-are written down here.
+are written down here. conda-forge.yml has Horovod from conda-forge, and PyTorch to match.
 """
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,18 @@ CONDA_ONLY = {
 }
 
 
-def environment() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / "environment.yml").read_text())
+CONTAINERS = ROOT / "slurm" / "centre" / "containers"
+OURS, CONDA_FORGES = ROOT / "environment.yml", CONTAINERS / "conda-forge.yml"
+
+
+def environment(path: Path = OURS) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
     return loaded
 
 
-def conda() -> dict[str, list[str]]:
+def conda(path: Path = OURS) -> dict[str, list[str]]:
     """Package -> what is asked of it: version, build string."""
-    lines: list[str] = environment()["dependencies"]
+    lines: list[str] = environment(path)["dependencies"]
     return {name: wanted for name, *wanted in (line.split("=") for line in lines)}
 
 
@@ -67,3 +72,37 @@ def test_the_gpu_build_of_pytorch_from_one_channel() -> None:
     assert conda()["pytorch"][1] == "cuda*"
     assert environment()["channels"] == ["conda-forge", "nodefaults"]
     assert conda().keys() >= CONDA_ONLY
+
+
+def test_conda_forges_horovod_comes_with_the_torch_it_was_built_for_and_no_compiler() -> None:
+    ours, theirs = conda(), conda(CONDA_FORGES)
+    differ = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+    extra = tomllib.loads(PROJECT)["project"]["optional-dependencies"]["horovod-build"]
+    compiling = {"cuda-nvcc", "cuda-libraries-dev", "cxx-compiler", "make", "pip"}
+    compiling |= {Requirement(line).name for line in extra}
+    assert not compiling & theirs.keys()
+    assert differ == compiling | {"horovod", "pytorch", "torchvision", "openmpi"}
+    assert environment(CONDA_FORGES)["channels"] == environment()["channels"]
+
+
+def test_what_conda_forges_recipe_is_said_to_be_is_what_is_asked_for() -> None:
+    asked = conda(CONDA_FORGES)
+    version, build = asked["horovod"]
+    assert version == install.exact_versions()["horovod"]
+    said = re.sub(r"\n(?:# )?", " ", CONDA_FORGES.read_text())
+    (facts,) = re.findall(
+        r"build (\d+) of Horovod ([\d.]+\d) is for linux-64, Python 3.10 to (3.\d+), "
+        r"PyTorch ([\d.]+), CUDA 12.9 or ([\d.]+) or none, (Open MPI) (\d)",
+        said,
+    )
+    number, of_horovod, newest_python, torch, cuda, _, mpi = facts
+    assert (version, build) == (of_horovod, f"cuda_mpi_openmpi_h*_{number}")
+    assert asked["pytorch"] == [f"{torch}.*", "cuda*"]
+    assert (asked["cuda-version"], asked["openmpi"]) == ([cuda], [mpi])
+    assert int(asked["python"][0][2:]) <= int(newest_python[2:])
+    # one minor version behind ours, and so is torchvision's partner
+    for name, of_ours in (("pytorch", "torch"), ("torchvision", "torchvision")):
+        major, minor = install.exact_versions()[of_ours].split(".")[:2]
+        assert asked[name][0].removesuffix(".*") == f"{major}.{int(minor) - 1}"
+    page = (CONTAINERS / "README.md").read_text()
+    assert f"build {number} of Horovod {version} for PyTorch {torch}" in page

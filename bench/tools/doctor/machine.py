@@ -15,6 +15,7 @@ from bench.backends.catalogue import interface_variables
 from bench.config.datasets import ON_DISK, PUBLISHED
 from bench.instrument.energy import meters_of
 from bench.tools.doctor.findings import Finding, failure, ok, warning
+from bench.tools.setup.origin import CONDA, transports
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
@@ -60,16 +61,27 @@ def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) ->
     torch, built = facts.get("torch"), facts.get("horovod_built")
     if torch is None or (record is None and "horovod" in facts["errors"]):
         return  # said already
+    from_conda = facts.get("horovod_origin", "").startswith(CONDA)
+    parts = 2 if from_conda else None  # conda keeps a build with its minor version of torch
     if record is None:
         yield warning("Horovod", "has no note of the torch that it was built against", _SETUP)
-    elif (against := record.get("pytorch", "no torch at all")) != torch:
+    elif _start(against := record.get("pytorch", "no torch at all"), parts) != _start(torch, parts):
         text = f"was built against torch {against}, but torch {torch} is installed"
         yield failure("Horovod", text, f"{_SETUP} to rebuild it")
     elif built and (absent := [name for name in ("mpi", "gloo") if not built[name]]):
         text = f"was built without {' and '.join(absent)}"
-        yield failure("Horovod", text, f"{_SETUP} to rebuild it")
+        if from_conda and absent == ["gloo"]:
+            cure = "leave horovod/gloo out of studies, or build Horovod as environment.yml says"
+            yield warning("Horovod", f"is {facts['horovod_origin']} and {text}", cure)
+        else:
+            yield failure("Horovod", text, f"{_SETUP} to rebuild it")
     elif built:
-        yield ok("Horovod", f"built against torch {torch}, with MPI and Gloo")
+        origin = facts.get("horovod_origin", "origin unknown")
+        yield ok("Horovod", f"for torch {against}, {transports(built)}: {origin}")
+
+
+def _start(version: str, parts: int | None) -> list[str]:
+    return version.split(".")[:parts]
 
 
 def devices(facts: Mapping[str, Any]) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from bench.backends import nccl
 from bench.backends.catalogue import CATALOGUE
 from bench.config import UsageError
 from bench.tools.doctor import process
+from bench.tools.setup.origin import origin
 
 
 def torch() -> dict[str, Any]:
@@ -56,7 +57,8 @@ def horovod() -> dict[str, Any]:
     import horovod.torch as hvd
 
     built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("mpi", "gloo", "nccl")}
-    return {"horovod": horovod.__version__, "horovod_built": built}
+    source = origin(Path(sys.prefix), built)
+    return {"horovod": horovod.__version__, "horovod_built": built, "horovod_origin": source}
 
 
 def _mpi_files() -> list[str]:

@@ -21,7 +21,8 @@ FIRST_ERROR = re.compile(
     r"CMake Error|\b(fatal )?error: (?!subprocess-)|\b\w*(Error|ERROR): |undefined reference"
 )
 _PIP = "`pip config list` shows index and proxy"
-_NETWORK = r"name resolution|Connection refused|NewConnectionError|Timeout|Network is unreachable"
+_NETWORK = r"name resolution|Connection refused|NewConnectionError|(Read|Connect)Timeout"
+_NETWORK += "|Network is unreachable"
 # What a failed command printed -> why, and what to do. The first match wins.
 HINTS = {
     r"No space left on device": "the disk is full: make room (df -h; TMPDIR=/path builds there)",

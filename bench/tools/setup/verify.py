@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+import horovod
 import horovod.torch as hvd
 import torch
 from mpi4py import MPI
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # not installed with --into-active
+
+from bench.tools.setup.origin import CONDA, origin, transports
+
 
 def problem(world_size: int) -> str | None:
-    """What is wrong with this world, or None."""
+    """What is wrong with this world, or None; its first rank then says which Horovod this is."""
     hvd.init()
     sizes = {"Horovod": hvd.size(), "mpi4py": MPI.COMM_WORLD.Get_size()}
     if wrong := [f"{name} sees {size}" for name, size in sizes.items() if size != world_size]:
         return f"{', '.join(wrong)} of {world_size} ranks: this mpirun belongs to another MPI"
-    if not (hvd.mpi_built() and hvd.gloo_built()):
-        return f"Horovod was built without {'Gloo' if hvd.mpi_built() else 'MPI'}"
+    built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("mpi", "gloo", "nccl")}
+    source = origin(Path(sys.prefix), built)
+    # conda-forge has no Gloo to build against
+    if not (built["mpi"] and (built["gloo"] or source.startswith(CONDA))):
+        return f"Horovod was built without {'Gloo' if built['mpi'] else 'MPI'}"
     total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum).item()
     expected = world_size * (world_size + 1) / 2
+    if hvd.rank() == 0 and total == expected:
+        print(f"Horovod {horovod.__version__} {transports(built)}: {source}")
     return None if total == expected else f"the sum of rank + 1 is {total}, not {expected}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.tools.setup.runner import Runner
 
 COMPILER = Path(__file__).resolve().with_name("cxx20")
-CMAKE = COMPILER.with_name("cmake-cpu")
+CMAKE_CPU, CMAKE_ROCM = (COMPILER.with_name(f"cmake-{kind}") for kind in ("cpu", "rocm"))
 # CMAKE_POLICY_VERSION_MINIMUM: CMake 4 refuses the minimum that Horovod's third parties state.
 RECIPE = {"CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
 RECIPE |= {f"HOROVOD_WITH_{name}": "1" for name in ("GLOO", "MPI", "PYTORCH")}
@@ -50,10 +50,11 @@ def jobs() -> int:
 
 
 def build_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The recipe, with the user's linker flags; for CPUs unless HOROVOD_GPU_OPERATIONS is set."""
+    """The recipe, with the user's linker flags; for CPUs unless a HOROVOD_GPU variable is set."""
     flags = [*([] if env.get("MPI_HOME") else [MPI_BESIDE]), TORCH_BESIDE, env.get("LDFLAGS", "")]
     for_gpu = any(name.startswith("HOROVOD_GPU") and value for name, value in env.items())
-    cmake = {} if for_gpu else {"HOROVOD_CMAKE": str(CMAKE)}
+    wrapper = CMAKE_ROCM if env.get("HOROVOD_GPU") == "ROCM" else None if for_gpu else CMAKE_CPU
+    cmake = {"HOROVOD_CMAKE": str(wrapper)} if wrapper else {}
     return {**RECIPE, **cmake, "CXX": str(COMPILER), "LDFLAGS": " ".join(flags).strip()}
 
 
@@ -67,14 +68,18 @@ def key(runner: Runner, version: str) -> str:
     answers = runner.run("versions of torch, MPI and compiler", "sh", "-ec", script, cure=cure)
     settings = {name: env[name] for name in env if env[name] and BUILD_SETTING.match(name)}
     recipe = settings | build_environment(env)
-    recipe |= {"CXX": COMPILER.read_text(), "HOROVOD_CMAKE": CMAKE.read_text()}
+    wrapper = Path(recipe.get("HOROVOD_CMAKE", CMAKE_CPU))
+    recipe |= {"CXX": COMPILER.read_text(), "HOROVOD_CMAKE": wrapper.read_text()}
     parts = [version, answers, mpi_home, *(f"{name}={recipe[name]}" for name in sorted(recipe))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def obtain(runner: Runner, version: str) -> Path:
-    """The wheel, built where the cache has none; the cache never sees half a build."""
-    folder = cache_folder(runner.env) / key(runner, version)
+    """The wheel, built where neither wheelhouse nor cache has it; neither sees half a build."""
+    name, wheelhouse = key(runner, version), runner.env.get("WHEELHOUSE", "")
+    folder = Path(wheelhouse, name)
+    if not (wheelhouse and folder.exists()):
+        folder = cache_folder(runner.env) / name
     if not any(folder.glob("*.whl")):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="unfinished-", dir=folder.parent) as unfinished:
