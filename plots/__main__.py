@@ -187,6 +187,33 @@ class ExportStudy(Command):
             print(line)
 
 
+class WriteProposal(Command):
+    """Write a study's scaling for a proposal: efficiency with intervals against a criterion."""
+
+    example: ClassVar[str] = "python -m plots proposal results/emulated --criterion 75"
+    folder: StudyPath
+    criterion: float | None = option(None, "least efficiency, in percent", ge=1, le=100)
+    baseline: Literal["common", "own"] = option(
+        "common", "T(1): of one plain process, or of the framework's own one rank"
+    )
+    epoch_images: int | None = option(None, "images of an epoch, for a column of its time", ge=1)
+    form: Literal["markdown", "latex", "csv"] = option("markdown", "of the page", alias="format")
+    out: NewFile | None = option(None, "file to write; default: print", shown=Shown("-o"))
+
+    def run(self) -> None:
+        from bench.study.disk import write_whole
+        from plots.report import proposal
+        from plots.report.write import analysed
+
+        criterion = None if self.criterion is None else self.criterion / 100
+        a = analysed(self.folder)
+        text = proposal.write(a, self.form, self.baseline, criterion, self.epoch_images)
+        if self.out is None:
+            print(text, end="")
+        else:
+            print(write_whole(self.out, text.encode()))
+
+
 class CompareStudies(Command):
     """Put studies side by side: systems, dates, versions; or two cells of one study.
 
@@ -238,6 +265,7 @@ PROGRAM = Group(
     archive=ArchiveLogs,
     collectives=DrawCollectives,
     export=ExportStudy,
+    proposal=WriteProposal,
     compare=CompareStudies,
     **{"import": ImportLogs},
     published=ShowPublished,

@@ -183,7 +183,8 @@ def takers(knob: str) -> str:
 
 def interface_variables() -> tuple[str, ...]:
     """Variables that name the network interface of a framework's Gloo."""
-    return tuple(v for row in CATALOGUE.values() if (v := row.interface_variable))
+    names = (v for row in CATALOGUE.values() if (v := row.interface_variable))
+    return tuple(dict.fromkeys(names))  # several of torch's read one
 
 
 def gloo(cell: str, versions: Mapping[str, str]) -> str:

@@ -138,7 +138,7 @@ class MpiGroup(dist.ProcessGroup):
         return _array(tensor), self._ops[op]
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
-        arrays, root = [_bytes(tensor) for tensor in tensors], opts.rootRank
+        arrays, root = [_bytes(_as_it_lies(tensor)) for tensor in tensors], opts.rootRank
         return self._enqueue(lambda: [self._comm.Bcast(a, root=root) for a in arrays], tensors)
 
     def allgather(  # type: ignore[override]
@@ -176,6 +176,12 @@ def _array(tensor: torch.Tensor) -> Any:
     if not tensor.is_contiguous():
         raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
     return tensor.detach().numpy()
+
+
+def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory, contiguous: all ranks have one layout, so a broadcast need not know it."""
+    last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return tensor.permute(0, 2, 3, 1) if last else tensor
 
 
 def _bytes(tensor: torch.Tensor) -> Any:

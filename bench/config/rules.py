@@ -152,8 +152,9 @@ def _exchange(c: Derived) -> Iterator[str]:
         rule = f"bucket_mib=0 is one exchange a parameter, and backend={c.backend} has none of that"
         yield f"{rule}; give it more"
     for (name, value), reason in facts.refused.items():
-        if getattr(c, name) == value:
-            yield f"{name}={value}: {reason}"
+        usual = Derived.model_fields[name].default
+        if (present := getattr(c, name)) == value or (value is ... and present != usual):
+            yield f"{name}={present}: {reason}"
     if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
         setting = f"compression={c.compression} is for float32 gradients"
         yield f"{setting}, not those of precision={c.precision}; leave it out"

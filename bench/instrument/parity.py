@@ -6,14 +6,17 @@ they meet as gathered objects, not by the exchange that is checked.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 
-from bench.backends.protocol import Backend
+from bench.backends import catalogue
+from bench.backends.protocol import Backend, whole
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.train import precision
@@ -142,10 +145,13 @@ class Parity(Observer):
     ) -> None:
         self._config, self._backend, self._network = config, backend, network
         self._steps, self._due = steps, False
+        # a network whose parameters lie in parts cannot compute without its backend: a twin does
+        divided = catalogue.facts(config.backend).divides
+        self._bare = copy.deepcopy(network) if divided else network
         parameters = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-        self.names, self._trained = [name for name, _ in parameters], [p for _, p in parameters]
+        self.names = [name for name, _ in parameters]
         generator = torch.Generator().manual_seed(config.seed)
-        self._places = [_places(p.numel(), sampled, generator) for p in self._trained]
+        self._places = [_places(p.numel(), sampled, generator) for _, p in parameters]
         self.results: list[StepParity] = []
         self.exchanged: list[Gradients] = []  # of each checked step, the elements compared
 
@@ -163,7 +169,9 @@ class Parity(Observer):
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         if self._due:
-            self._batch, self._before = (images, labels), _PassState(self._network)
+            if self._bare is not self._network:
+                _copy_whole(self._network, self._bare)
+            self._batch, self._before = (images, labels), _PassState(self._bare)
             self._local = self._compute()
 
     def gradients_ready(self) -> None:
@@ -173,9 +181,9 @@ class Parity(Observer):
 
     def _compute(self) -> Gradients:
         """This rank's own gradients, computed from where the step began; leaves no other trace."""
-        now = _PassState(self._network)
+        now = _PassState(self._bare)
         self._before.restore()
-        gradients = own_gradients(self._network, self._config, *self._batch)
+        gradients = own_gradients(self._bare, self._config, *self._batch)
         now.restore()
         return self._sample(gradients)
 
@@ -184,7 +192,8 @@ class Parity(Observer):
         return [None if g is None else g.reshape(-1)[at.to(g.device)].cpu() for g, at in taken]
 
     def _compare(self) -> None:
-        exchanged = self._sample([p.grad for p in self._trained])
+        trained = (p.grad for p in self._network.parameters() if p.requires_grad)
+        exchanged = self._sample([g if g is None else whole(g) for g in trained])
         keeps_own = self._config.ranks_part  # then every rank must keep its own
         expected = self._local if keeps_own else mean(self._backend.gather(self._local))
         floor = _SMALLEST.get(self._config.compression, 0.0)
@@ -209,6 +218,14 @@ class Parity(Observer):
     def _over_ranks(self, values: list[float]) -> list[float]:
         """The largest of each tensor."""
         return [max(by_rank) for by_rank in zip(*self._backend.gather(values), strict=True)]
+
+
+def _copy_whole(network: torch.nn.Module, twin: torch.nn.Module) -> None:
+    """Give a twin what a network of parts has now; every rank must call."""
+    with torch.no_grad():
+        present = chain(network.parameters(), network.buffers())
+        for source, target in zip(present, chain(twin.parameters(), twin.buffers()), strict=True):
+            target.copy_(whole(source))
 
 
 def _places(elements: int, most: int, generator: torch.Generator) -> torch.Tensor:

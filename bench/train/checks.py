@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bench.backends.protocol import Backend
+from bench.backends.protocol import Backend, whole
 from bench.config import RunConfig
 from bench.instrument.emulation import Emulation
 from bench.instrument.parity import Parity
@@ -90,9 +90,12 @@ def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -
 
 
 def digest(model: torch.nn.Module) -> str:
-    """SHA-256 of all parameters, bit for bit, in order of definition, whatever their layout."""
+    """SHA-256 of all parameters, bit for bit, in order of definition, whatever their layout.
+
+    Every rank must call, where each holds a part of them.
+    """
     sha = hashlib.sha256()
     for parameter in model.parameters():
-        in_order = parameter.detach().cpu().contiguous().reshape(-1)
+        in_order = whole(parameter.detach()).cpu().contiguous().reshape(-1)
         sha.update(in_order.view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()

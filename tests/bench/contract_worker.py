@@ -38,6 +38,14 @@ VARIANTS["all together"] |= VARIANTS["accumulate"] | VARIANTS["clip"]
 PRECISIONS = ("float32", "float64")
 
 
+def offered(backend: str, variant: str) -> bool:
+    """Whether a backend has what the variant asks of it."""
+    from bench.backends.catalogue import CATALOGUE
+
+    facts = CATALOGUE.get(backend)
+    return facts is None or not facts.refused.keys() & VARIANTS[variant].items()
+
+
 def cases(config: RunConfig) -> dict[tuple[str, str], RunConfig]:
     """The same run for every model and variant; a rising rate shows that schedules arrive."""
     common = {"base_lr": 1.0, "lr_warmup_steps": 8}
@@ -80,12 +88,15 @@ class FirstGradients(Observer):
 
     def gradients_ready(self) -> None:
         if not self.found:
+            from bench.backends.protocol import whole
+
             gradients = [p.grad for p in self._network.parameters()]
-            self.found = [g.clone() for g in gradients if g is not None]
+            self.found = [whole(g).clone() for g in gradients if g is not None]
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """Twenty steps of the study's own loop, each rank from its own weights: rank 0's must win."""
+    from bench.backends.protocol import whole
     from bench.models import build_model
     from bench.train.checks import digest
 
@@ -97,7 +108,7 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     return {
         "gradients": first.found,
         "digests": backend.gather(digest(network)),
-        "parameters": [p.detach().clone() for p in network.parameters()],
+        "parameters": [whole(p.detach()).clone() for p in network.parameters()],
         "losses": loop.losses[:STEPS],
         "exchange_bytes": loop.session.exchange_bytes(),
     }
@@ -172,13 +183,14 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """The small verbs, with values that tell a sum from a maximum and rank 0 from the rest."""
     import torch
 
+    from bench.backends.protocol import whole
     from bench.models import build_model
 
     network = build_model(config.model_copy(update={"model": MODELS[1], "seed": 7 + rank}), 10)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     session = backend.wrap(network, optimizer, config)
     state_after_wrap = backend.gather(not optimizer.state)
-    start = backend.gather([p.detach().clone() for p in network.parameters()])
+    start = backend.gather([whole(p.detach()).clone() for p in network.parameters()])
     session.model(torch.ones(2, 3, 8, 8)).sum().backward()
     session.synchronize_gradients()
     with torch.no_grad():
@@ -236,7 +248,9 @@ def specified(shards: int) -> dict[tuple[str, str], Any]:
 def outcome(config: RunConfig, backend: Any, rank: int) -> dict[Any, Any]:
     """All that the test asks of one backend with one kind of settings."""
     result: dict[Any, Any] = {
-        key: train(case, backend, rank) for key, case in cases(config).items()
+        key: train(case, backend, rank)
+        for key, case in cases(config).items()
+        if offered(config.backend, key[1])
     }
     result["exchange off"] = alone(config, backend, rank)
     result["verbs"] = verbs(config, backend, rank)

@@ -5,41 +5,20 @@ from __future__ import annotations
 from bench.config import UsageError
 from plots.analyse.comparison import Comparison
 from plots.analyse.study import Analysis, machine, workload
+from plots.report import tex
 from plots.report.answer import by_weight, emulation
-from plots.report.format import clean, interval, ratio
+from plots.report.format import interval, ratio
 from plots.report.verdicts import over, sentence, sides
 
-_TEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
-_TEX |= {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}"}
+_HEAD = ("Transport", "Ranks", "Images per rank", "Conditions", "Ratio", "n", "Verdict")
 
 
 def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
     """The comparisons as a table for `\\usepackage{booktabs}`; its caption names the baseline."""
     if not a.comparisons:
         raise UsageError("nothing was compared, so there is no table; see the report")
-    rows = [[_tex(cell) for cell in _row(a, c)] for c in by_weight(a)]
-    head = [
-        "Transport",
-        "Ranks",
-        "Images per rank",
-        "Conditions",
-        "Ratio",
-        "n",
-        "Verdict",
-    ]
-    return "\n".join([
-        "\\begin{table}",
-        f"\\caption{{{_tex(_caption(a))}}}",
-        "\\begin{tabular}{lrrllrp{5cm}}",
-        "\\toprule",
-        " & ".join(head) + " \\\\",
-        "\\midrule",
-        *(" & ".join(row) + " \\\\" for row in rows),
-        "\\bottomrule",
-        "\\end{tabular}",
-        "\\end{table}",
-        "",
-    ]), []  # fmt: skip
+    rows = (_row(a, c) for c in by_weight(a))
+    return tex.table(_caption(a), "lrrllrp{5cm}", _HEAD, rows), []
 
 
 def _row(a: Analysis, c: Comparison) -> list[str]:
@@ -59,8 +38,3 @@ def _caption(a: Analysis) -> str:
         f"{machine(a.loaded.host)}."
     )
     return f"{mark}: {text}" if mark else text
-
-
-def _tex(text: str) -> str:
-    """Text of a log or a study, which is no command."""
-    return "".join(_TEX.get(letter, letter) for letter in clean(text))

@@ -13,7 +13,7 @@ from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
 CELLS = (
     "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, "
-    "handwritten/mpi, ps/mpi"
+    "handwritten/mpi, fsdp2/gloo, ps/mpi, zero1/mpi, zero1/gloo"
 )
 
 HUGE = "1" + "0" * 23
@@ -275,8 +275,9 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_study("locl")
     assert str(caught.value) == (
-        "'locl' is neither a shipped study (aa, aa-emulated, batch, batch-lr, cifar10, demo, "
-        "emulated, emulated-cluster, emulated-short, emulated-strong, exercise, exposed, "
+        "'locl' is neither a shipped study (aa, aa-emulated, batch, batch-lr, cifar10, compile, "
+        "compression, demo, emulated, emulated-cluster, emulated-short, emulated-strong, "
+        "exercise, exposed, "
         "handwritten, handwritten-emulated, idle-engine, injected, local, local-transports, "
         "overlap, precision, smoke, strong, svhn, sync-async, time-to-accuracy, weak), "
         "nor the path of a .toml file or of a study's folder; did you mean 'local'?"
