@@ -26,7 +26,8 @@ ROOT = Path(__file__).parents[1]
 PROGRAMS = {"slurm": slurm.__main__.PROGRAM, "plots": plots.__main__.PROGRAM}
 ROOMS = ("bench", "slurm", "plots", "results", "tests")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)])
-PAGES += [ROOT / "bench" / "EXERCISE.md", *sorted((ROOT / "slurm/centre").rglob("README.md"))]
+PAGES += [ROOT / "bench" / f"{page}.md" for page in ("EXERCISE", "LEAVING_HOROVOD", "WHY_SLOW")]
+PAGES += sorted((ROOT / "slurm/centre").rglob("README.md"))
 PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names the past as well
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"(?<![\w/.-])((?:bench|slurm|plots|tests|results)/[\w./*-]*\w)")
