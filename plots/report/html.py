@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
@@ -20,6 +21,7 @@ from plots.report.onward import onward
 from plots.report.why import why
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_SCRIPT = Path(__file__).with_name("page.js")
 _LONG = re.compile("<td>(?=[^<]{30})")  # a sentence, which may wrap where a number must not
 _IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
 
@@ -44,6 +46,7 @@ def html(a: Analysis, page: Page, pictures: Sequence[Picture]) -> str:
         answering=answering,
         others=[p for p in pictures if p is not answering],
         sections=page.sections,
+        script=Markup(_SCRIPT.read_text(encoding="utf-8")),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -42,7 +43,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag, f"</{tag}> closes nothing"
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "title"):
+        if self.open and self.open[-1] not in ("style", "title", "script"):
             self.text += data
 
 
@@ -91,7 +92,10 @@ def test_three_numbers_stand_beside_it(study: Path, page: Page) -> None:
 
 
 def test_it_is_one_file_that_asks_for_nothing(page: Page) -> None:
-    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object"}
+    assert not {tag for tag, _ in page.tags} & {"link", "img", "iframe", "object"}
+    assert [attributes for tag, attributes in page.tags if tag == "script"] == [{}], (
+        "its own, inside"
+    )
     for tag, attributes in page.tags:
         for name in ("src", "href", "xlink:href", "data", "action"):
             value = attributes.get(name) or ""
@@ -143,7 +147,8 @@ def check_harmless(text: str) -> None:
     """No text of a log or a study has become a tag, an attribute or a control character."""
     found = Page(text)
     assert found.open == []
-    assert not {tag for tag, _ in found.tags} & {"script", "img"}
+    assert not any(tag == "img" for tag, _ in found.tags)
+    assert [tag for tag, _ in found.tags].count("script") <= 1, "the page's own"
     assert not any("javascript" in (a.get("href") or "") for _, a in found.tags)
     assert not any(name.startswith("on") for _, a in found.tags for name in a)
     assert "\x1b" not in text
@@ -176,12 +181,33 @@ pre.id = "probe"; pre.textContent = JSON.stringify(found); document.body.appendC
 """
 
 
-def seen(study: Path, folder: Path, width: int) -> dict[str, Any]:
+# a reader clicks: each head twice, then the button; what was copied is read where it was put
+CLICKS = """
+<script>
+const table = document.querySelector("#throughput table");
+const heads = [...table.tHead.rows[0].cells];
+const column = heads.findIndex(h => h.textContent.startsWith("images/s"));
+const values = () => [...table.tBodies[0].rows].map(r => r.cells[column].textContent);
+const before = values();
+heads[column].click(); const rising = values();
+heads[column].click(); const falling = values();
+let copied = "";
+document.execCommand = () => { copied = document.activeElement.value; };
+Object.defineProperty(navigator, "clipboard", { value: undefined });
+table.nextSibling.click();
+const clicked = { before, rising, falling, copied };
+const pre = document.createElement("pre");
+pre.id = "probe"; pre.textContent = JSON.stringify(clicked); document.body.appendChild(pre);
+</script>
+"""
+
+
+def seen(study: Path, folder: Path, width: int, probe: str = PROBE) -> dict[str, Any]:
     """Where a real browser puts things, in pixels of a window `width` wide."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         pytest.skip("no browser here (Debian package chromium)")
-    text = (study / "report.html").read_text().replace("</body>", PROBE + "</body>")
+    text = (study / "report.html").read_text().replace("</body>", probe + "</body>")
     path = folder / f"probe-{width}.html"
     path.write_text(text)
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},900"]
@@ -192,6 +218,31 @@ def seen(study: Path, folder: Path, width: int) -> dict[str, Any]:
     assert probed, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(probed[1].replace("&gt;", ">").replace("&lt;", "<"))
     return found
+
+
+def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> None:
+    found = seen(study, tmp_path, 1280, CLICKS)
+    numbers = [
+        [float(v.split()[0].replace(",", "")) for v in found[k]] for k in ("rising", "falling")
+    ]
+    assert sorted(found["before"]) == sorted(found["rising"]) == sorted(found["falling"])
+    assert numbers[0] == sorted(numbers[0])
+    assert numbers[1] == sorted(numbers[1], reverse=True)
+    assert len({*numbers[0]}) > 1
+    rows = list(csv.reader(found["copied"].splitlines()))
+    assert "cell" in rows[0]
+    assert len(rows) == 1 + len(found["before"])
+    place = next(i for i, name in enumerate(rows[0]) if name.startswith("images/s"))
+    assert [row[place] for row in rows[1:]] == found["falling"]
+
+
+def test_a_pointer_on_a_mark_shows_its_value(study: Path, page: Page) -> None:
+    summary = json.loads((study / "summary.json").read_text())
+    ratio = summary["comparisons"][0]["ratio"]
+    svg = (study / "figures" / "ratio.svg").read_text()
+    titles = re.findall("<title>([^<]*)</title>", svg)
+    assert any(f"{ratio:.4g} [" in title for title in titles), titles
+    assert "value-" not in svg, "no identifier is left that holds a text"
 
 
 @pytest.mark.parametrize("width", [1280, 820, 500])

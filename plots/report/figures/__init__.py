@@ -24,6 +24,7 @@ from plots.analyse.variants import Variant, beside
 from plots.report import answer
 from plots.report.axes import PRESETS, Preset, drawn_as
 from plots.report.figures import curves, exchange, nodes, ratio, steps, trainings
+from plots.report.figures.hover import with_names
 from plots.report.figures.style import STYLE, drawing
 from plots.report.format import file_names
 
@@ -139,7 +140,8 @@ def _data(figure: Figure, ending: str, dpi: int = DPI) -> bytes:
     data = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(data, format=ending, dpi=dpi, metadata={ENDINGS[ending]: None})
-    return data.getvalue()
+    drawn = data.getvalue()
+    return with_names(drawn.decode()).encode() if ending == "svg" else drawn
 
 
 def pictures(

@@ -30,6 +30,7 @@ from plots.report.axes import (
     legible,
     preset,
 )
+from plots.report.figures.hover import name_value
 from plots.report.format import clean
 
 GREY = "#666666"
@@ -110,7 +111,7 @@ def mark(
 ) -> ErrorbarContainer:
     """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts."""
 
-    def place(where: Sequence[float], values: Sequence[float]) -> tuple[Any, Any]:
+    def place(where: Any, values: Any) -> tuple[Any, Any]:
         return (where, values) if axis == "y" else (values, where)
 
     bare = {"color": style["color"], "zorder": style["zorder"], "ls": "none"}
@@ -121,6 +122,7 @@ def mark(
     for where, e in zip(at, values, strict=True):
         if blocks := dots(e):
             ax.plot(*place([where] * len(blocks), blocks), **bare, **dot)
+        name_value(ax, *place(where, e.value), e, str(style.get("label", "")))
         for end in cut(e, frame):
             ax.plot(*place([where], [frame[end]]), marker=_ARROWS[axis][end], **bare, **arrow)
     return drawn
