@@ -276,8 +276,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
         find_study("locl")
     assert str(caught.value) == (
         "'locl' is neither a shipped study (aa, aa-emulated, batch, batch-lr, check, check-gpu, "
-        "cifar10, compile, compression, demo, emulated, emulated-cluster, emulated-short, emulated-strong, "
-        "exercise, exposed, "
+        "cifar10, compile, compression, demo, emulated, emulated-cluster, emulated-short, "
+        "emulated-strong, exercise, exposed, "
         "handwritten, handwritten-emulated, idle-engine, injected, local, local-transports, "
         "overlap, precision, smoke, strong, svhn, sync-async, time-to-accuracy, weak), "
         "nor the path of a .toml file or of a study's folder; did you mean 'local'?"
