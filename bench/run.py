@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench import fom
+from bench.backends import catalogue
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
@@ -152,4 +153,6 @@ def _operations(rig: Rig) -> EndFacts:
     """Floating-point operations of what was trained, counted by rank 0."""
     if rig.launch.rank or rig.loop is None or rig.workload.emulation is not None:
         return {}
+    if catalogue.facts(rig.config.backend).divides:
+        return {}  # a forward pass of one rank alone would wait for the others' parts
     return {"flops_per_image": flops.per_image(rig.workload.network, rig.config)}

@@ -77,7 +77,7 @@ def _row(name: str, text: str) -> str:
 
 def reported(do: Callable[[], int | None]) -> int:
     """The exit code of `do`; what it raises of a user's mistakes is a line on standard error."""
-    trace = ""  # of the user's own code
+    trace, code = "", 1  # of the user's own code
     try:
         code = do() or 0
         sys.stdout.flush()
@@ -88,7 +88,7 @@ def reported(do: Callable[[], int | None]) -> int:
         return 130
     except BrokenPipeError:  # a reader that has gone, as `head`
         _drop_output()
-        return 1
+        return code
     except ImportError as error:  # some are loaded only where they are needed
         text = explain_missing(error)
     except UsageError as error:

@@ -31,7 +31,9 @@ class BackendFacts:
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
     cuts_freely: bool = False  # buckets of any size, also without overlap, down to one parameter
-    divides: bool = False  # whether a rank holds a part of each parameter and gradient
+    # whether a rank holds a part of each parameter and gradient, or hooks of the forward pass
+    # exchange: then no rank computes anything alone
+    divides: bool = False
     # (field, value) -> why it cannot do that, and the way out; of `...`: any but the default
     refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()  # whose versions a log records

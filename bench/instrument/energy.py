@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.launch.gpu import full_name
-from bench.record.events import Scope
+from bench.record.events import MOST_INTEGER, Scope
 
 _NVML = "libnvidia-ml.so.1"
 # seconds between two edges of a window, and [before, after] of each counter
@@ -79,9 +79,10 @@ class Meters:
 
 def _count(meter: Meter) -> int | None:
     try:
-        return meter.read()
+        count = meter.read()
     except (OSError, ValueError):
         return None
+    return count if 0 <= count < MOST_INTEGER else None  # what a log takes
 
 
 def meters_of(sysfs: Path, gpu_uuid: str | None, *, first_of_node: bool) -> Meters:
@@ -120,6 +121,8 @@ def _rapl(sysfs: Path) -> Iterator[Meter]:
             wraps_at = int((zone / "max_energy_range_uj").read_text())
         except (OSError, ValueError):
             continue
+        if not 0 < wraps_at < MOST_INTEGER:
+            continue
         is_part = name == "dram" or (not package and name.startswith("package"))
         if is_part or not package:
             whole_name = " ".join(filter(None, ("RAPL", package, name)))
@@ -141,7 +144,11 @@ def _nvml(uuid: str) -> Meter:
     device, count = ctypes.c_void_p(), ctypes.c_ulonglong()
 
     def call(function: str, *arguments: Any) -> None:
-        if code := getattr(library, function)(*arguments):
+        try:
+            code = getattr(library, function)(*arguments)
+        except AttributeError:  # an old library, or a stub
+            raise OSError(f"{function} is not in {_NVML}") from None
+        if code:
             raise OSError(code, f"{function} returned {code}")
 
     def read() -> int:

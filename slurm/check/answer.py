@@ -79,10 +79,11 @@ def compare(reference: Reference, now: Sitting, tolerance: float | None) -> Iter
 
 def outcome(comparisons: tuple[Against, ...]) -> tuple[str, str]:
     """Of all comparisons together, and why nothing can be said."""
-    relations = {one.change.relation: one for one in comparisons}
-    if "slower" in relations:
+    if any(one.change.relation == "slower" for one in comparisons):
         return "slower", ""
-    if unclear := relations.get("cannot tell"):
+    # a rank's share can only name it: what its noise hides shows in all, as ranks train in step
+    of_cells = [one for one in comparisons if one.rank is None]
+    if unclear := next((one for one in of_cells if one.change.relation == "cannot tell"), None):
         noise = f"{100 * unclear.change.noise:.1f} %"
         cure = "measure more launches or sessions, on a quieter machine, or name a --tolerance"
         return "could not measure", f"noise of {noise} in {unclear.title} is too large; {cure}"
@@ -98,8 +99,8 @@ def _text(answer: Answer) -> str:
     first = next((one.change for one in answer.comparisons), None)
     if first and not first.over_sessions:
         lines.append(
-            "the reference has fewer than 3 sessions, so how much sessions differ is not known: "
-            "falls of up to 5 % count as none; add sessions with --write-reference"
+            "the reference has fewer than 3 sessions, so how much sessions differ is not known; "
+            "add sessions with --write-reference"
         )
     lines += answer.notes
     where = f"; logs: {answer.folder}" if answer.folder else ""
@@ -143,7 +144,9 @@ def _junit(answer: Answer) -> str:
 
     kinds = {"within": "", "slower": "failure", "cannot tell": "error"}
     for one in answer.comparisons:
-        case(f"{one.title}, {answer.ranks} ranks", kinds[one.change.relation], one.sentence)
+        relation = one.change.relation
+        kind = kinds[relation] if one.rank is None or relation == "slower" else ""
+        case(f"{one.title}, {answer.ranks} ranks", kind, one.sentence)
     if answer.reason and not counts["error"]:
         case("measurement", "error", answer.reason)
     suite.set("tests", str(len(suite)))

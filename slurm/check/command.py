@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -54,7 +57,10 @@ class CheckMachine(Command):
         RESULTS, "the check's folder is made in it", shown=Shown(metavar="FOLDER")
     )
     budget: Annotated[int, BeforeValidator(seconds)] = option(
-        "10m", "end within it: 90s, 15m", validate_default=True, shown=Shown(metavar="TIME")
+        "10m",
+        "end within it, but for a launch that must be killed: 90s, 15m",
+        validate_default=True,
+        shown=Shown(metavar="TIME"),
     )
     blocks: int = option(6, "launches at most", ge=LEAST_LAUNCHES, le=MAX_BLOCKS, multiple_of=2)
     tolerance: float | None = option(
@@ -64,11 +70,19 @@ class CheckMachine(Command):
     format: Literal["text", "json", "junit", "bencher"] = option("text", "of standard output")
 
     def run(self) -> int:
+        try:
+            return self._run()
+        except (UsageError, OSError, ImportError):
+            raise  # one line, exit code 2
+        except Exception:
+            traceback.print_exc()
+            return 3  # Python's own code of a crash would say that the machine is slower
+
+    def _run(self) -> int:
         from slurm.check.answer import Answer, compare, outcome  # here: it loads scipy
 
-        if self.write_reference and self.inject_ms:
-            cure = "drop one of them"
-            raise UsageError(f"--inject-ms would spoil what --write-reference keeps; {cure}")
+        if self.write_reference:
+            self._require_writable()
         reference = None
         if not self.write_reference or self.reference.exists():
             reference = read_reference(self.reference)
@@ -92,6 +106,8 @@ class CheckMachine(Command):
             count = write_reference(self.reference, work, now)
             launches = len(next(iter(now.cells.values())).images_per_s)
             print(f"{self.reference}: session {count}, of {launches} launches; logs: {folder}")
+            if problem:
+                print(f"warning: {problem}", file=sys.stderr)
             return 0
         assert reference is not None  # it was read above
         comparisons = tuple(compare(reference, now, self.tolerance))
@@ -102,11 +118,21 @@ class CheckMachine(Command):
             Answer(*outcome(comparisons), self.ranks, comparisons, tuple(notes), folder)
         )
 
+    def _require_writable(self) -> None:
+        """Raise UsageError, before anything is measured, where a session could not be kept."""
+        if self.inject_ms:
+            cure = "drop one of them"
+            raise UsageError(f"--inject-ms would spoil what --write-reference keeps; {cure}")
+        if not os.access(self.reference.parent, os.W_OK):
+            cure = "make it, or choose another --reference"
+            raise UsageError(f"{self.reference.parent} is no folder that can be written; {cure}")
+
     def _say(self, answer: Answer) -> int:
         """The answer on standard output; for people on standard error too, in another format."""
         from slurm.check.answer import FORMATS
 
         if self.format != "text":
             print(FORMATS["text"](answer), file=sys.stderr)
-        print(FORMATS[self.format](answer))
+        with suppress(BrokenPipeError):  # a reader that has gone is no slow machine
+            print(FORMATS[self.format](answer))
         return answer.exit_code

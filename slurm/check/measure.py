@@ -77,6 +77,11 @@ def site_of(name: str, ranks: int) -> Site:
     nodes, cores, gpus = map(_number, counts)
     nodes, cores = max(1, nodes), max(1, cores)
     per_node = -(-ranks // nodes)
+    most = gpus or cores
+    if per_node > most:
+        of = "GPUs" if gpus else "CPUs"
+        cure = f"choose at most {nodes * most} --ranks, or a larger job"
+        raise UsageError(f"--ranks {ranks} on {nodes} node(s) of {most} {of} each; {cure}")
     return Site(
         name="allocation",
         title="this allocation",
@@ -197,7 +202,9 @@ def _on_machine(planned: Plan, budget_s: int) -> tuple[list[str], dict[str, str]
 
 def _in_allocation(planned: Plan, budget_s: int) -> tuple[list[str], dict[str, str]]:
     """A job script as `slurm submit` makes it, started in this allocation: nothing is submitted."""
-    site, path = planned.site, planned.folder.path
+    # the job is somebody else's: it is not started again for what the check leaves
+    policy = planned.site.policy.model_copy(update={"requeue": False})
+    site, path = planned.site.model_copy(update={"policy": policy}), planned.folder.path
     nodes = _number("SLURM_JOB_NUM_NODES")
     if why := here.not_checkout() or (nodes > 1 and submit.not_shared(site, path)) or "":
         raise UsageError(why)

@@ -14,7 +14,7 @@ from bench.study.definition import Study
 from bench.study.disk import write_whole
 from bench.study.plan import plan
 
-_Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+_Rate = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
 _MOST_BYTES = 2**24
 # the alarm's own trial, and what says nothing of the work
 _LEFT_OUT = {"inject_ms", "variant", "arm"}
@@ -53,12 +53,15 @@ class Reference(_Kept):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for sitting in self.sessions:
-            for cell, ranks in ((cell, work["world_size"]) for cell, work in self.workload.items()):
+            for cell, work in self.workload.items():
+                ranks = work["world_size"]
                 measured = sitting.cells.get(cell)
                 if measured is None or sitting.cells.keys() != self.workload.keys():
                     raise ValueError(f"the session of {sitting.started} has other cells")
                 rows = measured.rank_images_per_s
-                if len(rows) != len(measured.images_per_s) or {*map(len, rows)} != {ranks}:
+                if len(rows) != len(measured.images_per_s) or any(
+                    len(row) != ranks for row in rows
+                ):
                     raise ValueError(f"the session of {sitting.started} has other ranks")
         return self
 
@@ -132,11 +135,16 @@ def require_whole(reference: Reference, planned: Mapping[str, Any], path: Path) 
 
 def unlike(reference: Reference, now: Sitting) -> str:
     """Why two machines are not alike; '' if they may be."""
-    before = reference.sessions[-1].processors
-    if before == now.processors:
-        return ""
-    names = [" and ".join(each) or "unknown" for each in (before, now.processors)]
-    return f"the reference is of {names[0]}, and this is {names[1]}"
+    last = reference.sessions[-1]
+    if last.processors != now.processors:
+        names = [" and ".join(each.processors) or "unknown" for each in (last, now)]
+        return f"the reference is of {names[0]}, and this is {names[1]}"
+    places = [[each.hosts.index(host) for host in each.hosts] for each in (last, now)]
+    if places[0] != places[1]:
+        counts = [len({*each.hosts}) for each in (last, now)]
+        ranks = f"the reference has its ranks on {counts[0]} node(s), this check on {counts[1]}"
+        return f"{ranks}, or otherwise spread over them"
+    return ""
 
 
 def changed_versions(reference: Reference, now: Sitting) -> Sequence[str]:

@@ -117,6 +117,17 @@ def test_a_counter_that_goes_away_costs_no_run(tmp_path: Path) -> None:
     assert reading[1] == [[51003, 51003], [219190482, None]]
 
 
+def test_a_number_that_no_log_takes_is_none(tmp_path: Path) -> None:
+    meters = node(cray(tmp_path))
+    for text in ("-5 J 1 us", "9" * 30):
+        (tmp_path / "cray/pm_counters/energy").write_text(text)
+        assert meters.edge().counts == [51003, None]
+    zone = rapl(tmp_path) / "class/powercap/intel-rapl:0"
+    for text in ("-1", "9" * 40):
+        (zone / "max_energy_range_uj").write_text(text)
+        assert "RAPL package-0" not in names(node(tmp_path), "part")
+
+
 def test_only_the_first_rank_of_a_node_reads_the_node(tmp_path: Path) -> None:
     meters = meters_of(rapl(tmp_path), None, first_of_node=False)
     assert meters.record() == {"energy_counters": [], "energy_absent": []}
@@ -132,11 +143,11 @@ print(json.dumps([meters.record(), meters.since(meters.edge())]))
 """
 
 
-def nvml(folder: Path, uuid: str) -> list[object]:
+def nvml(folder: Path, uuid: str, *flags: str) -> list[object]:
     """What a process says that finds the stub of NVML."""
     gcc = str(shutil.which("gcc"))
     source, library = Path(__file__).with_name("nvml_stub.c"), folder / "libnvidia-ml.so.1"
-    subprocess.run([gcc, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    subprocess.run([gcc, *flags, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     env = environment({"LD_LIBRARY_PATH": str(folder)})
     command = [sys.executable, "-c", ASK, uuid]
     done = subprocess.run(command, env=env, cwd=ROOT, check=True, capture_output=True)
@@ -157,6 +168,12 @@ def test_a_gpu_that_nvml_does_not_know_is_named(tmp_path: Path) -> None:
     wrong = "NVML: [Errno 6] nvmlDeviceGetHandleByUUID returned 6"
     assert record == {"energy_counters": [], "energy_absent": [wrong]}
     assert reading is None
+
+
+def test_an_nvml_without_that_counter_is_named(tmp_path: Path) -> None:
+    record, _ = nvml(tmp_path, "7a", "-DnvmlDeviceGetTotalEnergyConsumption=another")
+    wrong = "NVML: nvmlDeviceGetTotalEnergyConsumption is not in libnvidia-ml.so.1"
+    assert record == {"energy_counters": [], "energy_absent": [wrong]}
 
 
 def test_the_doctor_says_what_will_be_read(tmp_path: Path) -> None:

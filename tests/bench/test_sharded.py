@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.config import UsageError, make_config
-from tests.bench.ranks import mpirun, run
+from bench.record import read_run
+from tests.bench.ranks import bench, mpirun, run
 
 WORKER = """
 import os, sys
@@ -45,6 +47,20 @@ print("held", numbers)
 del loop, optimizer, held
 backend.close()
 """
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("cell", ["fsdp2/gloo", "zero1/mpi"])
+def test_a_run_comes_to_a_good_end(cell: str, tmp_path: Path) -> None:
+    backend, transport = cell.split("/")
+    log = tmp_path / "run.jsonl"
+    words = ["--backend", backend, "--transport", transport, "--world-size", "2"]
+    words += ["--model", "tests.bench.tiny:normalised", "--dataset", "digits", "--image-size", "8"]
+    words += ["--batch-per-rank", "4", "--windows", "2", "--steps-per-window", "2"]
+    done = bench(2, *words, "--warmup-steps", "3", "--log-path", str(log))
+    assert done.returncode == 0, done.stderr
+    assert read_run(log).state == "ok"
+    assert '"ok": true' in done.stdout
 
 
 def outcome(backend: str, transport: str, factor: str = "1") -> dict[str, list[int]]:

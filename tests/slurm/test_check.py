@@ -17,7 +17,10 @@ import pytest
 
 from bench.record import read_run
 from slurm.check.answer import FORMATS, Answer, compare, outcome
-from slurm.check.reference import Reference, read_reference
+from slurm.check.command import CheckMachine
+from slurm.check.measure import _in_allocation, make_plan
+from slurm.check.reference import Reference, read_reference, unlike
+from slurm.load import read_site
 from tests.check_trials import COLUMNS, count, row, schedule, sleep_ms
 from tests.simulation.check import Machine, counts
 from tests.slurm.calls import Calls
@@ -163,6 +166,64 @@ def test_inside_a_slurm_job_it_starts_steps_and_submits_nothing(
     assert not (tmp_path / "sbatch.said").exists()
 
 
+def test_a_job_of_somebody_elses_is_not_started_again(
+    tmp_path: Path, check: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its site asks for that, where a job of our own leaves launches over."""
+    written(tmp_path)
+    monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
+    job = {"SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_ON_NODE": "4"}
+    for name, value in {**job, "FAKE_HOSTS": "r1 r2"}.items():
+        monkeypatch.setenv(name, value)
+    planned = make_plan(
+        read_site("testcluster"),
+        tmp_path,
+        600,
+        site_name="testcluster",
+        study=f"{tmp_path}/tiny.toml",
+        ranks=2,
+        cells=(),
+        blocks=4,
+        inject_ms=0.0,
+    )
+    assert planned.site.policy.requeue
+    _in_allocation(planned, 600)
+    script = (planned.folder.path / "check.sh").read_text()
+    assert "--requeue" not in script.replace("--no-requeue", "")
+
+
+def test_more_ranks_than_a_job_has_places_are_refused(
+    check: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "4")
+    code, out, err = check("--write-reference", "--ranks", "8")
+    assert (code, out) == (2, "")
+    rule = "--ranks 8 on 1 node(s) of 4 CPUs each; choose at most 4 --ranks, or a larger job"
+    assert err == f"error: {rule}\n"
+
+
+def test_ranks_on_other_nodes_are_another_machine(tmp_path: Path) -> None:
+    reference = read_reference(written(tmp_path))
+    now = reference.sessions[0]
+    assert unlike(reference, now) == ""
+    apart = now.model_copy(update={"hosts": ("r1", "r2")})
+    said = "the reference has its ranks on 1 node(s), this check on 2, or otherwise spread"
+    assert unlike(reference, apart).startswith(said)
+    assert unlike(reference, now.model_copy(update={"hosts": ("r7", "r7")})) == ""
+
+
+def test_a_crash_is_no_slow_machine(
+    tmp_path: Path, check: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path)
+    monkeypatch.setattr(CheckMachine, "_run", lambda _: 1 // 0)
+    code, _, err = check()
+    assert code == 3
+    assert "ZeroDivisionError" in err
+
+
 @pytest.mark.parametrize(
     ("words", "text", "problem"),
     [
@@ -178,6 +239,7 @@ def test_inside_a_slurm_job_it_starts_steps_and_submits_nothing(
         (["--blocks", "5"], "", "--blocks '5': Input should be a multiple of 2"),
         (["--tolerance", "2"], "", "--tolerance '2'"),
         (["--budget", "soon"], "", "--budget 'soon' is no time with its unit"),
+        ([], '{"workload": {"ddp/mpi": {"world_size": [8]}}, "sessions": []}', "is no reference"),
         (["--site", "testcluster"], "", "starts ranks inside a Slurm allocation"),
     ],
 )
