@@ -25,6 +25,7 @@ from bench.lifecycle.turns import ALONE, Turns
 from bench.record import RunLog
 from bench.start import write_start
 from bench.train import device, torch_settings
+from bench.train.checks import digest
 from bench.train.device import Device
 from bench.train.input import Input
 from bench.train.loop import Loop
@@ -35,13 +36,15 @@ from bench.train.torch_settings import TorchSettings
 class Workload:
     """What is trained: data, and a model on this rank's device, or one that sleeps in its place.
 
-    `held_out` is None where nothing is trained to a target, `emulation` where nothing sleeps.
+    `held_out` is None where nothing is trained to a target, `emulation` where nothing sleeps;
+    `drawn_sha256` is of this rank's weights before a backend has them, where ranks draw other ones.
     """
 
     images: Images
     held_out: Images | None
     network: torch.nn.Module
     emulation: Emulation | None
+    drawn_sha256: str = ""
 
     def facts(self, config: RunConfig) -> dict[str, Any]:
         """What the log's start says of the workload, by name."""
@@ -162,7 +165,8 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
     network = network.to(place.torch_device)
     emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
     network = network if emulation is None else emulation.model
-    return place, Workload(images, held_out, network, emulation)
+    drawn = digest(network) if trial.weights_apart else ""
+    return place, Workload(images, held_out, network, emulation, drawn)
 
 
 def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:

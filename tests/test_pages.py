@@ -33,8 +33,8 @@ PROMISED = {
     "bench parity": "parity holds: equal bit for bit",
     "plots settled results/local": r"DDP faster: \S+ % \[",
     "bench collectives": r"all_reduce",
-    "observe breakdown --trace": r"exposed|log parts.jsonl",
-    "read_run": r"^ok \d",
+    "read_run": r"^0 \d+\.\d+ ms in the middle",
+    "plots proposal": r"DDP over MPI, strong scaling(.|\n)*efficiency \[95 %\]",
     "published.md": r"\| ",
     "hvd-ddp-fom": r'"network": null',
     "bench doctor": r"^ok ",
@@ -62,6 +62,8 @@ def test_every_command_of_a_page_runs(page: Path, folder: Path) -> None:
         assert done.returncode == 0, block + done.stderr
         assert done.stdout, block
         assert "Traceback" not in done.stderr, done.stderr
+        for path in re.findall(r"--trace (\S+)", block):
+            assert '"name": "exposed"' in (folder / path).read_text(), block
         for words, pattern in PROMISED.items():
             if words in block:
                 assert re.search(pattern, done.stdout + done.stderr, re.M), (block, done.stdout)

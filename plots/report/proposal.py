@@ -73,7 +73,9 @@ def write(
     if not arms:
         other = {"common": "own", "own": "common"}[baseline]
         lacking = f"no point of a weak or strong curve has a baseline={baseline} of equal work"
-        raise UsageError(f"{lacking}; try --baseline {other}, or add the one-rank runs")
+        available = other in {row.kind for row in a.efficiency}
+        cure = f"use --baseline {other}" if available else "add one-rank runs to its curve"
+        raise UsageError(f"{lacking}; {cure}")
     return FORMS[form](a, [*arms.values()])
 
 

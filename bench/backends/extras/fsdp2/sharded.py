@@ -18,6 +18,8 @@ from bench.backends.ddp import Ddp
 from bench.backends.protocol import Session
 from bench.config import RunConfig
 
+_CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
+
 
 class Fsdp2(Ddp):
     """A group of parameters is one exchange: each child of the model, and what is left at its root.
@@ -33,7 +35,9 @@ class Fsdp2(Ddp):
             dist.broadcast(tensor, 0)
         if config.exchange == "off":
             return Session(model, optimizer)
-        parts = [*model.children(), model] if config.overlap == "on" else [model]
+        # a list or dict of modules has no forward pass; the root takes what it holds
+        children = [m for m in model.children() if not isinstance(m, _CONTAINERS)]
+        parts = [*children, model] if config.overlap == "on" else [model]
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         # bfloat16 gradients travel as float32, as in the other backends
         wire = torch.float32 if config.precision == "bf16" else None
