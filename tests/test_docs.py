@@ -105,7 +105,8 @@ def test_commands_exist(page: Path) -> None:
 
 def lines(page: Path, module: str) -> list[list[str]]:
     """The words after `-m MODULE` of every command that a page shows in a block of its own."""
-    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", page.read_text(), re.M | re.S))
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
+    blocks = "\n".join(text for tag, text in fenced if tag in ("", "sh"))
     found = re.findall(rf"^.*?-m {module} (.*)$", blocks, re.M)
     return [shlex.split(words, comments=True) for words in found]
 
