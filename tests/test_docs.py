@@ -108,7 +108,7 @@ def lines(page: Path, module: str) -> list[list[str]]:
     fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
     blocks = "\n".join(text for tag, text in fenced if tag in ("", "sh"))
     found = re.findall(rf"^.*?-m {module} (.*)$", blocks, re.M)
-    return [shlex.split(words, comments=True) for words in found]
+    return [shlex.split(words.partition(" | ")[0], comments=True) for words in found]
 
 
 @every_present_page
