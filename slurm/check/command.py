@@ -16,8 +16,8 @@ from bench.options import Shown, option, split_commas
 from bench.shell import Command
 from bench.study.folder import RESULTS
 from bench.study.limits import MAX_BLOCKS
-from slurm.check.measure import LEAST_LAUNCHES, NotMeasured, make_plan, measure, site_of
 from slurm.check.reference import (
+    LEAST_LAUNCHES,
     changed_versions,
     read_reference,
     require_same,
@@ -79,7 +79,9 @@ class CheckMachine(Command):
             return 3  # Python's own code of a crash would say that the machine is slower
 
     def _run(self) -> int:
-        from slurm.check.answer import Answer, compare, outcome  # here: it loads scipy
+        # here: scipy is slow to load, and not every system has the file locks of a run
+        from slurm.check.answer import Answer, compare, outcome
+        from slurm.check.measure import NotMeasured, make_plan, measure, site_of
 
         if self.write_reference:
             self._require_writable()
@@ -111,9 +113,8 @@ class CheckMachine(Command):
             return 0
         assert reference is not None  # it was read above
         comparisons = tuple(compare(reference, now, self.tolerance))
-        notes = [problem] if problem else []
-        if versions := changed_versions(reference, now):
-            notes.append(f"since the reference: {', '.join(versions)}")
+        versions = ", ".join(changed_versions(reference, now))
+        notes = filter(None, [problem, versions and f"since the reference: {versions}"])
         return self._say(
             Answer(*outcome(comparisons), self.ranks, comparisons, tuple(notes), folder)
         )

@@ -25,7 +25,7 @@ from bench.study.files import check_plan, read_study
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from slurm import here, submit, tables
-from slurm.check.reference import CellSpeeds, Sitting
+from slurm.check.reference import LEAST_LAUNCHES, CellSpeeds, Sitting
 from slurm.directives import Request
 from slurm.driver.allocation import end_s
 from slurm.fit import EARLY_S, Job, fit
@@ -36,7 +36,6 @@ from slurm.session import short
 from slurm.site import Site
 
 CPU, GPU = "check", "check-gpu"  # the shipped studies
-LEAST_LAUNCHES = 4  # of fewer, a fall of 10 % could hardly be told
 _ENDING_S = 20.0  # of the budget, for a launch to be stopped and recorded
 _KILL_S = 40.0
 

@@ -14,6 +14,7 @@ from bench.study.definition import Study
 from bench.study.disk import write_whole
 from bench.study.plan import plan
 
+LEAST_LAUNCHES = 4  # of a check: of fewer, a fall of 10 % could hardly be told
 _Rate = Annotated[float, Field(ge=1e-9, le=1e12, allow_inf_nan=False)]
 _MOST_BYTES = 2**24
 # the alarm's own trial, and what says nothing of the work
