@@ -213,7 +213,7 @@ def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
         assert done.returncode == code, done.stderr
         return done.stderr.splitlines()[-1] if code else done.stdout
 
-    assert "images/s" in called(0, "bench", *TINY, "--model", "resnet18")
+    assert "Total img/sec" in called(0, "bench", *TINY, "--model", "resnet18")
     study = [str(ROOT / "results" / "local"), "--out", str(tmp_path)]
     assert "DDP is " in called(0, "plots", "report", *study)
     assert "ddp-mpi-w2" in called(0, "slurm", "status", "local")

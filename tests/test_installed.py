@@ -67,7 +67,8 @@ def run(
 
 
 def test_every_file_of_the_rooms_is_in_it(installed: Path) -> None:
-    pages = {"bench/EXERCISE.md", *(f"{room}/README.md" for room in ROOMS)}
+    pages = {f"bench/{page}.md" for page in ("EXERCISE", "LEAVING_HOROVOD", "WHY_SLOW")}
+    pages |= {f"{room}/README.md" for room in ROOMS}
     assert files(ROOT) - files(installed) <= pages
     assert "Name: horovod-vs-ddp" in next(installed.glob("*.dist-info/METADATA")).read_text()
     assert "hvd-ddp = hvd_ddp:main" in next(installed.glob("*/entry_points.txt")).read_text()
