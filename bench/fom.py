@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
+from statistics import harmonic_mean
 
 from bench.config import RunConfig
 
@@ -40,14 +40,13 @@ def merits(
     # here, after the windows: it loads scipy, and with it threads of a linear algebra library
     from bench.study.stats import t_interval
 
-    seconds_per_image = [1 / rate for rate in rates]
-    mean, interval = fmean(seconds_per_image), t_interval(seconds_per_image)
+    images_per_s, interval = harmonic_mean(rates), t_interval([1 / rate for rate in rates])
     return Merits(
         cell=config.cell,
         ranks=config.world_size,
         device=config.device,
-        images_per_s=1 / mean if ok else None,
-        plus_minus=(interval[1] - mean) / mean**2 if ok and interval else None,
+        images_per_s=images_per_s if ok else None,
+        plus_minus=(interval[1] - interval[0]) / 2 * images_per_s**2 if ok and interval else None,
         windows=len(rates),
         transport=config.transport,
         network=versions.get("nccl transport"),

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import tomlkit
 
 from bench.config import UsageError
-from bench.study.definition import TomlTable
+from bench.study.definition import StrictTable
 from bench.study.disk import write_whole
 
 
@@ -32,7 +32,7 @@ def write_new(path: Path, text: str) -> None:
 
 
 def explained(
-    kind: type[TomlTable],
+    kind: type[StrictTable],
     values: Mapping[str, Any],
     more: Mapping[str, tuple[str, ...]],
     prefix: str = "",
@@ -46,7 +46,7 @@ def explained(
     for name, field in kind.model_fields.items():
         key, about = prefix + name, field.description
         kinds = [t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type)]
-        nested = next((t for t in kinds if issubclass(t, TomlTable)), None)
+        nested = next((t for t in kinds if issubclass(t, StrictTable)), None)
         if nested:
             is_set = nested is field.annotation or any(v.startswith(f"{key}.") for v in values)
             lines = explained(nested, values, more, f"{key}.")

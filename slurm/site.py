@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.config import Transport
-from bench.study.definition import Broken, Float, TomlTable
+from bench.study.definition import Broken, Float, StrictTable
 from slurm import tables
 from slurm.tables import WORD, Layout, OneLine, Word
 
@@ -19,7 +19,7 @@ Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], OneL
 _Rule = tuple[str, str]  # the key to change, the message
 
 
-class Site(TomlTable):
+class Site(StrictTable):
     """One machine or cluster, with the same launch line for every cell: a fair comparison."""
 
     name: str = Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="the file's without .toml")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bench.study.definition import Bool, Int, TomlTable
+from bench.study.definition import Bool, Int, StrictTable
 
 # A control character would end a comment or a directive of a job script, or be lost in it.
 OneLine = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000)]
@@ -40,7 +40,7 @@ def breaks_a_job(option: str) -> str:
     return next((why for why, known in cut if known.startswith(name)), "")
 
 
-class Access(TomlTable):
+class Access(StrictTable):
     account: Word = Field("", description="sbatch --account; the command line's --account wins")
     account_required: Bool = Field(False, description="refuse to render a job without an account")
     partition: Word = Field("", description="sbatch --partition")
@@ -53,11 +53,11 @@ class Access(TomlTable):
     extra: tuple[OneLine, ...] = Field((), description="more options, as in '--licenses=scratch'")
 
 
-class Directives(TomlTable):
+class Directives(StrictTable):
     forbidden: tuple[Word, ...] = Field((), description="options, without dashes, as in 'gres'")
 
 
-class NodeHardware(TomlTable):
+class NodeHardware(StrictTable):
     cores: Positive | None = Field(None, description="physical cores for jobs; left out: unknown")
     threads_per_core: Int = Field(1, ge=1, le=1024, description="CPUs of a core as Slurm counts")
     gpus: Int = Field(0, ge=0, le=1024, description="as Slurm counts them: an MI250X is two")
@@ -66,12 +66,12 @@ class NodeHardware(TomlTable):
     interconnect: OneLine = Field("", description="what joins the nodes, for people")
 
 
-class Gpu(TomlTable):
+class Gpu(StrictTable):
     request: Ways = Field("gpus-per-node", description="option; 'none': nodes come with them")
     bind: Word = Field("", description="srun --gpu-bind; default: a rank sees all GPUs of its node")
 
 
-class CpuLayout(TomlTable):
+class CpuLayout(StrictTable):
     ranks_per_node: Positive | None = Field(None, description="default: one per GPU")
     per_rank: Positive = Field(1, description="--cpus-per-task of sbatch and srun")
     threads: Int | None = Field(None, ge=1, le=4096, description="where the study does not say")
@@ -79,11 +79,11 @@ class CpuLayout(TomlTable):
     hint: Word = Field("", description="sbatch --hint, as in 'nomultithread'")
 
 
-class Network(TomlTable):
+class Network(StrictTable):
     ifname: Word = Field("", description="interfaces for NCCL, with commas; Gloo takes the first")
 
 
-class Setup(TomlTable):
+class Setup(StrictTable):
     purge: Bool = Field(False, description="module purge first")
     modules: tuple[OneLine, ...] = Field((), description="modules to load, in order")
     prologue: tuple[OneLine, ...] = Field((), description="lines of bash, after the modules")
@@ -95,13 +95,13 @@ class Setup(TomlTable):
     )
 
 
-class Limits(TomlTable):
+class Limits(StrictTable):
     max_nodes: Positive = Field(1, description="nodes a job may have")
     max_minutes: Int | None = Field(None, ge=1, le=366 * 1440, description="of a job")
     max_submitted: Int | None = Field(None, ge=1, le=10**9, description="jobs a user may queue")
 
 
-class Paths(TomlTable):
+class Paths(StrictTable):
     data: OneLine = Field(
         "data", description="folder with the data sets, for studies that name none"
     )
@@ -111,7 +111,7 @@ class Paths(TomlTable):
     )
 
 
-class Policy(TomlTable):
+class Policy(StrictTable):
     layout: Layout = Field("blocks", description="a job per node count of a block, or a single one")
     exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
     one_at_a_time: Bool = Field(

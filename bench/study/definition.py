@@ -30,8 +30,8 @@ _WorldSizes = Annotated[tuple[WorldSize, ...], Field(max_length=MAX_LENGTH)]
 _FilledList = Field(min_length=1, max_length=MAX_LENGTH)
 
 
-class TomlTable(BaseModel):
-    """A table of a file a person writes: immutable, and an unknown key is an error."""
+class StrictTable(BaseModel):
+    """A table of a file: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,19 +44,19 @@ class Broken(ValueError):
         self.key = key
 
 
-class Weak(TomlTable):
+class Weak(StrictTable):
     """Weak scaling: every rank keeps its batch."""
 
     batch_per_rank: BatchPerRank = Field(description="images per step on each rank, at every size")
 
 
-class Strong(TomlTable):
+class Strong(StrictTable):
     """Strong scaling: the ranks share one batch."""
 
     global_batch: Int = Field(ge=1, le=2**40, description="images per step over all ranks")
 
 
-class BatchSweep(TomlTable):
+class BatchSweep(StrictTable):
     """A sweep of the batch at fixed world sizes."""
 
     batch_per_rank: Annotated[tuple[BatchPerRank, ...], _FilledList] = Field(
@@ -65,7 +65,7 @@ class BatchSweep(TomlTable):
     world_sizes: _WorldSizes = Field((), description="ranks of the sweep; or write nodes above")
 
 
-class Primary(TomlTable):
+class Primary(StrictTable):
     """The comparison that the study is about, named beforehand: half of Holm's error is its own."""
 
     curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
@@ -84,7 +84,7 @@ def _one(value: object) -> object:
     return value
 
 
-class Study(TomlTable):
+class Study(StrictTable):
     """One study. Construction raises `pydantic.ValidationError` where a rule is broken."""
 
     name: str = Field(description="names the study and its folder: lower case, digits, '-', '_'")

@@ -12,14 +12,14 @@ from typing import Any, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from bench.config import UsageError, explain, near
-from bench.study.definition import Broken, Study, TomlTable
+from bench.study.definition import Broken, StrictTable, Study
 from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20
 # of a study, what means something where the rest is not valid
 _ALONE = ["name", "question", "site", "margin", "blocks", "max_blocks", "primary"]
 _ALONE += ["reference", "candidate", "arms"]
-_T = TypeVar("_T", bound=TomlTable)
+_T = TypeVar("_T", bound=StrictTable)
 
 
 def read_study(path: Path) -> Study:
@@ -96,7 +96,7 @@ def read_text(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def _with_line(path: Path, text: str, error: ValidationError, kind: type[TomlTable]) -> str:
+def _with_line(path: Path, text: str, error: ValidationError, kind: type[StrictTable]) -> str:
     """As `_explain`, with the line to change and, for an unknown key, all valid ones."""
     first = _first(error)
     broken = first.get("ctx", {}).get("error")
@@ -124,7 +124,7 @@ def line_of(text: str, place: Sequence[object]) -> int:
     return best
 
 
-def _explain(error: ValidationError, kind: type[TomlTable]) -> str:
+def _explain(error: ValidationError, kind: type[StrictTable]) -> str:
     """First broken rule: unknown keys get the nearest valid one, missing keys what they are."""
     first = _first(error)
     *parents, key = first["loc"] or ("",)
@@ -144,10 +144,10 @@ def _first(error: ValidationError) -> Any:
     return next((e for e in others if e["type"] == "extra_forbidden"), first)
 
 
-def _fields(kind: type[TomlTable], parents: Sequence[Any]) -> dict[str, str]:
+def _fields(kind: type[StrictTable], parents: Sequence[Any]) -> dict[str, str]:
     """Name and description of every key of the table that `parents` lead to."""
     for parent in parents:
         annotation = kind.model_fields[parent].annotation
         types = [t for t in (annotation, *get_args(annotation)) if isinstance(t, type)]
-        kind = next(t for t in types if issubclass(t, TomlTable))
+        kind = next(t for t in types if issubclass(t, StrictTable))
     return {name: field.description or "" for name, field in kind.model_fields.items()}

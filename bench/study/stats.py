@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -102,6 +103,7 @@ class Paired:
         return None if self.n < EXACT else signflip_p(np.log(self.ratios).tolist())
 
 
+@cache
 def quantile(level: float, freedom: float) -> float:
     """Of Student's t, beyond which on both sides together `level` lies."""
     return float(stats.t.ppf(1 - level / 2, freedom))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
-from scipy import stats
 
-from bench.study.stats import SESSIONS, pooled_sd
+from bench.study.stats import SESSIONS, pooled_sd, quantile
 
 Relation = Literal["within", "slower", "cannot tell"]
 
@@ -87,10 +85,6 @@ def _noise(current: np.ndarray, logs: Sequence[np.ndarray], settled: bool, level
         variance = within**2 * (1 / n + 1 / sum(sizes))
         freedom = sum(sizes) - len(sizes)
     of_now = float(current.std(ddof=1)) / math.sqrt(n)
-    return max(_quantile(level, freedom) * math.sqrt(variance), _quantile(level, n - 1) * of_now)
-
-
-@cache
-def _quantile(level: float, freedom: int) -> float:
-    """Of Student's t, beyond which on one side `level` lies."""
-    return float(stats.t.isf(level, freedom))
+    # beyond a quantile's both sides lies twice what lies beyond one
+    of_machine, of_now_alone = quantile(2 * level, freedom), quantile(2 * level, n - 1)
+    return max(of_machine * math.sqrt(variance), of_now_alone * of_now)

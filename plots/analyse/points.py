@@ -226,15 +226,14 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
 
 
 def _mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of the values that all have."""
-    names = [name for name in parts[0] if all(name in one for one in parts)]
-    return {name: sum(one[name] for one in parts) / len(parts) for name in names}
+    return {name: sum(one[name] for one in parts) / len(parts) for name in parts[0]}
 
 
 def _resources(runs: Sequence[Resources]) -> Resources:
-    values, counters = _mean([run.values for run in runs]), {run.counters for run in runs}
-    if len(counters) > 1:  # other counters count other things
-        values.pop(JOULES, None)
+    names = set.intersection(*({*run.values} for run in runs))
+    if len({run.counters for run in runs}) > 1:  # other counters count other things
+        names.discard(JOULES)
+    values = _mean([{name: run.values[name] for name in sorted(names)} for run in runs])
     return Resources(values, runs[0].counters)
 
 

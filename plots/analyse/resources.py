@@ -140,11 +140,10 @@ def of_point(
     Utilisation is of the device's peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
     """
 
-    def values(name: str) -> list[float]:
-        return [block.values[name] for block in blocks if name in block.values]
-
     def mean(name: str) -> Estimate | None:
-        return stats.geometric_mean(values(name)) if values(name) else None
+        # of some blocks it would stand beside an n that is not its own
+        values = [block.values[name] for block in blocks if name in block.values]
+        return stats.geometric_mean(values) if len(values) == len(blocks) else None
 
     def constant(name: str) -> float | None:
         of_blocks = {block.values.get(name) for block in blocks}

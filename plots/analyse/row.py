@@ -28,7 +28,7 @@ from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.quiet import others_share
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 
-Columns = dict[str, Any]
+RunRow = dict[str, Any]
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     "study_sha256",
@@ -37,7 +37,7 @@ _OF_THE_CONFIG = (
 )
 
 
-def row_of(run: Run, study: Study) -> Columns:
+def row_of(run: Run, study: Study) -> RunRow:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
@@ -78,7 +78,7 @@ def row_of(run: Run, study: Study) -> Columns:
     }
 
 
-def _origin(run: Run) -> Columns:
+def _origin(run: Run) -> RunRow:
     """When and on what it ran, and how it ended."""
     return {
         "exit_code": run.exit.get("code"),
@@ -92,7 +92,7 @@ def _origin(run: Run) -> Columns:
     }
 
 
-def _measured(run: Run, steps: np.ndarray) -> Columns:
+def _measured(run: Run, steps: np.ndarray) -> RunRow:
     """Speed, and what may disturb it; `steps` are seconds of the job, timed."""
     p95, p99 = stats.percentiles(steps, (95, 99))
     first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))

@@ -21,7 +21,7 @@ from bench.study.definition import Study
 from bench.study.folder import SHIPPED
 from plots.analyse import comparability, sessions, variants
 from plots.analyse.points import by_point
-from plots.analyse.row import Columns, row_of
+from plots.analyse.row import RunRow, row_of
 from plots.read.runs import (
     ATTEMPT,
     Unusable,
@@ -66,7 +66,7 @@ def load(folder: Path) -> Loaded:
     """Read a study's folder; raises UsageError where there are no logs."""
     paths, superseded = find_logs(folder)
     study, notes = find_study(folder)
-    rows: list[Columns] = []
+    rows: list[RunRow] = []
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
     for one in track(_read_all(paths, study), "run logs read", len(paths)):
@@ -101,7 +101,7 @@ def load(folder: Path) -> Loaded:
     )
 
 
-def _by_kind(rows: list[Columns], study: Study) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
     """The runs that count, by what watched them, and why others do not count.
 
     Where nothing was trained (`loader_only`), nothing is averaged with those that were.
@@ -131,7 +131,7 @@ def _interned(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 # what is kept of a usable log, and where it ran: all steps of all logs do not fit into memory
-_Read = tuple[Columns, Mapping[str, Any]]
+_Read = tuple[RunRow, Mapping[str, Any]]
 
 
 def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]:
@@ -182,7 +182,7 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
 
-def _copies(rows: Iterable[Columns]) -> dict[str, str]:
+def _copies(rows: Iterable[RunRow]) -> dict[str, str]:
     """Logs by the same processes are one measurement: that under its own name counts, or one."""
     same: dict[object, list[tuple[bool, str]]] = defaultdict(list)
     for row in rows:

@@ -14,9 +14,9 @@ from bench.study.jobs import JobEvent, read_events
 from plots.read.runs import Unusable, read_log
 
 WHEN = ("start", "end")  # of a job, its rounds
-MachineFacts = Mapping[str, str]
+Facts = Mapping[str, str]
 _Table = Mapping[str, Any]
-FactsOf = Callable[[RunConfig, _Table, _Table, _Table], MachineFacts]
+FactsOf = Callable[[RunConfig, _Table, _Table, _Table], Facts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Calibration:
     reason: str = ""
     step_seconds: float = math.nan
     samples_per_step: int = 0
-    facts: MachineFacts = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
 
     @property
     def images_per_s(self) -> float:

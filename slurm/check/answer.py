@@ -94,7 +94,7 @@ def _text(answer: Answer) -> str:
     lines = [
         f"{one.title}, {answer.ranks} ranks: {one.sentence}"
         for one in answer.comparisons
-        if one.rank is None or one.change.relation != "within"
+        if one.rank is None or one.change.relation == "slower"
     ]
     first = next((one.change for one in answer.comparisons), None)
     if first and not first.over_sessions:

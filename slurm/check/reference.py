@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from bench.config import Role, UsageError, explain, fields_with
-from bench.study.definition import Study
+from bench.study.definition import StrictTable, Study
 from bench.study.disk import write_whole
 from bench.study.plan import plan
 
@@ -21,20 +21,14 @@ _MOST_BYTES = 2**24
 _LEFT_OUT = {"inject_ms", "variant", "arm"}
 
 
-class _Kept(BaseModel):
-    """Immutable, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CellSpeeds(_Kept):
+class CellSpeeds(StrictTable):
     """What one cell measured in one session, by launch."""
 
     images_per_s: Annotated[tuple[_Rate, ...], Field(min_length=2)]  # of all ranks, [launch]
     rank_images_per_s: tuple[tuple[_Rate, ...], ...]  # by each rank's own clock, [launch][rank]
 
 
-class Sitting(_Kept):
+class Sitting(StrictTable):
     """One session: when, where and with what it measured, and every cell's launches."""
 
     started: str  # UTC
@@ -44,7 +38,7 @@ class Sitting(_Kept):
     cells: dict[str, CellSpeeds]
 
 
-class Reference(_Kept):
+class Reference(StrictTable):
     """The sessions of one workload on one machine; what follows from them is derived on reading."""
 
     schema_version: Literal[1] = 1

@@ -238,10 +238,13 @@ def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> Non
 
 def test_a_pointer_on_a_mark_shows_its_value(study: Path, page: Page) -> None:
     summary = json.loads((study / "summary.json").read_text())
-    ratio = summary["comparisons"][0]["ratio"]
+    first = summary["comparisons"][0]
+    low, high = first["interval"]
     svg = (study / "figures" / "ratio.svg").read_text()
     titles = re.findall("<title>([^<]*)</title>", svg)
-    assert any(f"{ratio:.4g} [" in title for title in titles), titles
+    assert f"{first['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6" in titles, "as the table has it"
+    efficiency = (study / "figures" / "weak-efficiency.svg").read_text()
+    assert re.search(r"<title>ddp/mpi: [\d.]+ % \[[\d.]+, [\d.]+\], n = 6</title>", efficiency)
     assert "value-" not in svg, "no identifier is left that holds a text"
 
 

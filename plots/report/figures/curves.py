@@ -46,7 +46,7 @@ def throughput(a: Analysis, rows: list[PointRow]) -> Figure:
         "To compare cells use the paired ratio: these bars hold the machine's drift between "
         "launches, which pairing removes."
     ]
-    _draw_series(ax, rows, rows, frame, _IMAGES_PER_S)
+    _draw_series(ax, rows, rows, frame, _IMAGES_PER_S, rate)
     if alone:
         _draw_ideal(ax, values, alone[0])
         notes.append(f"Ideal: ranks x {rate(alone[0])} images/s of the single process.")
@@ -72,7 +72,7 @@ def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
     frame = _frame(shown, log_y, 1.0, 1.0 if weak else max(values))
     headings = ("against one plain process", common), ("against its own one rank", own_rows)
     for ax, (heading, series) in zip(both, headings, strict=True):
-        _draw_series(ax, series, rows, frame, y)
+        _draw_series(ax, series, rows, frame, y, form)
         if weak:
             ax.axhline(1, ls="--", label="ideal", **GUIDE)
         else:
@@ -141,7 +141,12 @@ def _frame(estimates: Estimates, log_y: bool, *others: float) -> Extent:
 
 
 def _draw_series(
-    ax: Axes, rows: Rows, every: Rows, frame: Extent, y: Callable[[PointRow], Estimate]
+    ax: Axes,
+    rows: Rows,
+    every: Rows,
+    frame: Extent,
+    y: Callable[[PointRow], Estimate],
+    form: Callable[[float], str],
 ) -> None:
     """One line for each cell of `every` that has rows; every mark at its true place."""
     cells = in_order(r.point.cell for r in every)
@@ -150,7 +155,7 @@ def _draw_series(
         if estimates:
             at = sorted(estimates)
             style = {**look(cell, cells), "label": cell}
-            drawn = mark(ax, at, [estimates[x] for x in at], frame, style)
+            drawn = mark(ax, at, [estimates[x] for x in at], frame, style, form)
             drawn.lines[0].set_clip_on(False)  # a marker at the frame is whole
 
 

@@ -53,7 +53,8 @@ def breakdown(a: Analysis, rows: list[PointRow], costs: list[PointRow]) -> Figur
     for i, row in enumerate(rows):
         if row.undisturbed_seconds is not None:
             label = {"label": "step, not observed"} if i == 0 else {}
-            mark(ax, [i], [row.undisturbed_seconds], frame, _NOT_OBSERVED | label, axis="x")
+            style = _NOT_OBSERVED | label
+            mark(ax, [i], [row.undisturbed_seconds], frame, style, ms, axis="x", unit=" ms")
         for cost in (c for c in costs if c.point == row.point):
             _beside(ax, i, _numbers(cost))
     _finish(ax, [r.point for r in rows], frame, "time of a step (ms), mean over ranks")
@@ -81,7 +82,7 @@ def overlap(a: Analysis, rows: list[PointRow]) -> Figure:
         hollow = style | {"markerfacecolor": "white", "label": "blocking (open)"}
         both = (row.overlapped_seconds, filled, -0.16), (row.blocking_seconds, hollow, 0.16)
         for estimate, marker, shift in both:
-            mark(ax, [i + shift], [estimate], frame, marker, axis="x")
+            mark(ax, [i + shift], [estimate], frame, marker, ms, axis="x", unit=" ms")
         _beside(ax, i, f"blocking / overlapped\n{short(row.ratio, ratio)}")
     first, names = rows[0].point, [_without_overlap(r.point) for r in rows]
     _finish(ax, names, frame, "time of a step (ms)")

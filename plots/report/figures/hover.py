@@ -8,18 +8,15 @@ from typing import Any
 from markupsafe import escape
 from matplotlib.axes import Axes
 
-from bench.study.stats import Estimate
 from plots.report.format import clean
 
 _MARK = "value-"  # begins an identifier, which holds the text that takes its place
 _NAMED = re.compile(rf'<g id="{_MARK}([0-9a-f]+)">')
 
 
-def name_value(ax: Axes, x: Any, y: Any, e: Estimate, name: str) -> None:
+def name_value(ax: Axes, x: Any, y: Any, text: str) -> None:
     """Put an unseen mark over one that is drawn, large enough for a pointer."""
-    interval = f" [{e.low:.4g}, {e.high:.4g}]" if e.low is not None else ""
-    text = f"{clean(name)}: " if name and not name.startswith("_") else ""
-    text += f"{e.value:.4g}{interval}, n = {e.n}"
+    text = clean(text)
     ax.scatter([x], [y], s=120, color="black", alpha=0, gid=_MARK + text.encode().hex())
 
 

@@ -58,7 +58,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
         style = look(c.candidate, [c.candidate], 6.0)
         if e.shown:  # else `mark` draws them
             spread(ax, i, e.blocks, style)
-        mark(ax, [i], [e], frame, style, axis="x")
+        mark(ax, [i], [e], frame, style, ratio, axis="x")
         text = f"{short(e, ratio)}{f', n = {e.n}' if e.shown else ''}\n{label(c)}"
         ax.annotate(
             text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize="small"
@@ -135,7 +135,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
             cell = by_size[at[0]].candidate
             style = look(cell, [cell], 6.0) | {"label": name}
             estimates = [by_size[x].estimate for x in at]
-            mark(ax, apart(at, values, i - (len(lines) - 1) / 2), estimates, frame, style)
+            mark(ax, apart(at, values, i - (len(lines) - 1) / 2), estimates, frame, style, ratio)
             text = f"{short(estimates[-1], ratio)} at {_place(curve, at[-1])}"
             last[name].append(f"{curve}: {text}" if len(curves) > 1 else text)
         scale_axes(ax, values, frame, log_y=False)

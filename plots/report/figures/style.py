@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from textwrap import wrap
 from typing import Any
@@ -31,7 +31,7 @@ from plots.report.axes import (
     preset,
 )
 from plots.report.figures.hover import name_value
-from plots.report.format import clean
+from plots.report.format import clean, short
 
 GREY = "#666666"
 _POINTS = 9  # of a letter on a page
@@ -107,9 +107,19 @@ def _width(ax: Axes) -> float:
 
 
 def mark(
-    ax: Axes, at: Sequence[float], values: Estimates, frame: Extent, style: Style, axis: str = "y"
+    ax: Axes,
+    at: Sequence[float],
+    values: Estimates,
+    frame: Extent,
+    style: Style,
+    form: Callable[[float], str],
+    axis: str = "y",
+    unit: str = "",
 ) -> ErrorbarContainer:
-    """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts."""
+    """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts.
+
+    A pointer on one shows it by `form` and in `unit`, as tables do.
+    """
 
     def place(where: Any, values: Any) -> tuple[Any, Any]:
         return (where, values) if axis == "y" else (values, where)
@@ -122,7 +132,9 @@ def mark(
     for where, e in zip(at, values, strict=True):
         if blocks := dots(e):
             ax.plot(*place([where] * len(blocks), blocks), **bare, **dot)
-        name_value(ax, *place(where, e.value), e, str(style.get("label", "")))
+        name = f"{style['label']}: " if "label" in style else ""
+        n = f", n = {e.n}" if e.shown else ""
+        name_value(ax, *place(where, e.value), f"{name}{short(e, form)}{unit}{n}")
         for end in cut(e, frame):
             ax.plot(*place([where], [frame[end]]), marker=_ARROWS[axis][end], **bare, **arrow)
     return drawn

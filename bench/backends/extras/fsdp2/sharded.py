@@ -7,7 +7,7 @@ The parameters are gathered before the forward pass and kept until the backward 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -64,11 +64,8 @@ class Fsdp2Session(Session):
         super().__init__(model, optimizer)
         self._sizes = sizes
 
-    def no_sync(self) -> AbstractContextManager[object]:
-        return self._silent()
-
     @contextmanager
-    def _silent(self) -> Iterator[None]:
+    def no_sync(self) -> Iterator[None]:
         assert isinstance(self.model, FSDPModule)
         self.model.set_requires_gradient_sync(False)
         try:
