@@ -127,13 +127,13 @@ class Fields(Options):
     download: bool = _field(_BLOCK, True, f"fetch {', '.join(PUBLISHED)} if missing")
     augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
     sharding: Literal["reshuffled", "fixed"] = _field(
-        _WORK,
-        "reshuffled",
+        *(_WORK, "reshuffled"),
         "which samples a rank sees: 'reshuffled' over all ranks every epoch, or one 'fixed' part "
         "of its own, in a new order every epoch",
     )
-    preprocessing: Literal["inside", "outside"] = _field(
-        _DISCLOSED, "inside", "'inside' the clock, or 'outside': batches are all made beforehand"
+    preprocessing: Literal["inside", "outside", "resident"] = _field(
+        *(_DISCLOSED, "inside"),
+        "'inside' the clock; 'outside': all made beforehand; 'resident': one, kept on the device",
     )
     loader_only: bool = _field(
         _METHOD | Role.APART, False, "measure the input pipeline alone, train nothing"

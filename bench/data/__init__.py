@@ -32,6 +32,7 @@ _SHARDING = {
 _PREPROCESSING = {
     "inside": "inside the clock",
     "outside": "outside the clock: all batches made beforehand and kept in memory",
+    "resident": "outside the clock: one batch, kept on the device, is every step's",
 }
 
 
@@ -116,7 +117,7 @@ def batches(
     names_before = loading.names()
     started = iter(loader)  # loading processes start here, not in the first step
     loaded_batches = _without_mistakes(_without_names(started, config.num_workers, names_before))
-    if config.preprocessing == "inside":
+    if config.preprocessing != "outside":
         return loaded_batches
     prepared = []
     for batch in islice(loaded_batches, config.steps):

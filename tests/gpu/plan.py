@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-BLOCKS = 6  # of single, DDP and Horovod at one rank: the fewest that allow a verdict
+STUDY = "one-gpu"  # single, DDP and Horovod on one rank, by turns
 BATCHES = (32, 128, 512)  # images per rank
+MODELS = ("resnet50", "resnet101", "vgg16", "inception_v3")  # of the published tables
 PRECISIONS = {  # name: options
     "float32": ("--precision", "float32"),
     "tf32": ("--precision", "tf32"),
     "bf16": ("--precision", "bf16-mixed", "--memory-format", "channels_last"),
 }
-_ARMS = ("single", "ddp", "horovod")
-_NEEDS_HOROVOD = {"horovod"}
+# a host core makes fewer images than a GPU trains: one batch stays on the device
+_RESIDENT = ("--preprocessing", "resident", "--max-lr", "0.001")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command of python -m, with the file it creates."""
+    """One command of python -m, with the file or folder it creates."""
 
     name: str
     words: tuple[str, ...]
@@ -28,42 +29,46 @@ class Step:
 
 
 def plan(device: str, image_size: int = 224, model: str = "resnet50") -> Iterator[Step]:
-    """All steps. `device` cpu is for trying them: without the precisions of CUDA, and over MPI."""
-    work = ("--device", device, "--model", model, "--image-size", str(image_size))
-    precisions = {k: v for k, v in PRECISIONS.items() if device == "cuda" or k == "float32"}
-    batches = BATCHES if device == "cuda" else (2,)
-    best, largest = precisions["bf16" if device == "cuda" else "float32"], batches[-1]
-    yield _overhead(device, work, best, batches[0])
-    for block in range(BLOCKS):
-        order = _ARMS if block % 2 == 0 else _ARMS[::-1]  # counterbalanced, as in every study
-        for position, backend in enumerate(order):
-            name = f"one-rank/runs/b{block:02d}-{position}-{backend}"
-            words = (*work, *best, "--batch-per-rank", str(batches[len(batches) // 2]))
-            own = ("--backend", backend, "--study", "one-rank", "--block", str(block))
-            place = ("--position", str(position), "--curves", "weak", "--seed", str(block))
-            yield _run(name, (*own, *place, *words), backend in _NEEDS_HOROVOD)
-    for precision, options in precisions.items():
-        for batch in batches:
-            words = (*work, *options, "--batch-per-rank", str(batch))
-            yield _run(f"sweep/runs/{precision}-{batch}", ("--curves", "batch", *words))
-            out = f"timelines/{model}-{precision}-{batch}.json"
-            record = ("bench", "timeline", "--out", "{out}", *words)
-            yield Step(f"timeline {precision} {batch}", record, out, 15)
-    observed = ("--observe", "breakdown", *work, *best, "--batch-per-rank", str(largest))
-    for backend in _ARMS[1:]:
-        name = f"breakdown/runs/{backend}"
-        yield _run(name, ("--backend", backend, *observed), backend in _NEEDS_HOROVOD)
+    """All steps. `device` cpu is for trying them: what one process without CUDA can."""
+    sized = ("--device", device, "--image-size", str(image_size), *_RESIDENT)
+    work = (*sized, "--model", model)
+    if device == "cpu":
+        yield _overhead(device, (*work, "--batch-per-rank", "2"))
+        yield _timeline(model, (*sized, "--batch-per-rank", "2"))
+        yield _run("sweep/runs/float32-2", (*work, "--curves", "batch", "--batch-per-rank", "2"))
+        return
+    best = (*work, *PRECISIONS["bf16"], "--batch-per-rank", "128")
+    words: tuple[str, ...]
+    words = ("slurm", "run", STUDY, "--site", "local-gpu", "--blocks", "6", "--time-limit-s", "90")
+    yield Step(f"study {STUDY}", (*words, "--results", "{out}"), "results", 240, True)
+    yield _overhead(device, best)
+    for backend in ("ddp", "horovod"):
+        words = ("--backend", backend, "--transport", "nccl", "--observe", "breakdown", *best)
+        yield _run(f"breakdown/runs/{backend}", words, needs_horovod=backend == "horovod")
+    for name in MODELS:
+        yield _timeline(name, (*sized, *PRECISIONS["bf16"], "--batch-per-rank", "64"))
+    for batch in BATCHES:
+        for precision, options in reversed(PRECISIONS.items()):
+            words = ("--curves", "batch", *work, *options, "--batch-per-rank", str(batch))
+            yield _run(f"sweep/runs/{precision}-{batch}", words)
+    yield _run("compiled/runs/single", ("--compile", *best), expected_s=100)
 
 
-def _overhead(device: str, work: tuple[str, ...], best: tuple[str, ...], batch: int) -> Step:
+def _overhead(device: str, words: tuple[str, ...]) -> Step:
     """Our loop and a bare one in turns, on one model."""
-    words = ("--rank", "turns", *work, *best, "--batch-per-rank", str(batch))
-    counts = ("--windows", "8", "--steps-per-window", "10", "--warmup-steps", "10")
-    command = ("tests.overhead", *words, *counts, "--log-path", "{out}")
-    return Step(f"overhead on {device}", command, "overhead/turns-single-00.jsonl", 60)
+    counts = ("--windows", "12", "--steps-per-window", "10", "--warmup-steps", "10")
+    command = ("tests.overhead", "--rank", "turns", *words, *counts, "--log-path", "{out}")
+    return Step(f"overhead on {device}", command, "overhead/turns-single-00.jsonl", 35)
 
 
-def _run(name: str, words: tuple[str, ...], needs_horovod: bool = False) -> Step:
-    counts = ("--warmup-steps", "30", "--windows", "4", "--steps-per-window", "10")
-    command = ("bench", *words, *counts, "--max-lr", "0.001", "--log-path", "{out}")
-    return Step(name, command, f"{name}.jsonl", 15, needs_horovod)
+def _timeline(model: str, words: tuple[str, ...]) -> Step:
+    command = ("bench", "timeline", "--out", "{out}", *words, "--model", model)
+    return Step(f"timeline {model}", command, f"timelines/{model}.json", 15)
+
+
+def _run(
+    name: str, words: tuple[str, ...], expected_s: float = 20, needs_horovod: bool = False
+) -> Step:
+    counts = ("--warmup-steps", "30", "--windows", "8", "--steps-per-window", "5")
+    command = ("bench", *words, *counts, "--log-path", "{out}")
+    return Step(name, command, f"{name}.jsonl", expected_s, needs_horovod)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from bench import data
 from bench.config import RunConfig
 from bench.models import build_model, import_torchvision
+from bench.train.precision import memory_format
 
 Step = Callable[[], None]
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
@@ -18,7 +21,14 @@ CLASSES = 10
 
 
 def bare_batches(config: RunConfig, rank: int) -> Batches:
-    """The samples of the study's own loop, as a person would index them by hand."""
+    """The samples of the study's own loop, as a person would index them by hand.
+
+    With preprocessing=resident its one batch, on the device.
+    """
+    if config.preprocessing == "resident":
+        first, classes = next(data.batches(config, rank, data.load_images(config)))
+        first = first.to(config.device, memory_format=memory_format(config))
+        yield from repeat((first, classes.to(config.device)))
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
@@ -50,18 +60,20 @@ def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
     return bare_step(model, optimizer, bare_batches(config, rank), config), network
 
 
-def bare_step(model: Any, optimizer: Any, data: Batches, config: RunConfig) -> Step:
+def bare_step(model: Any, optimizer: Any, batches: Batches, config: RunConfig) -> Step:
     """One step as a tutorial writes it, on whatever wrapped model and optimiser."""
     rates = map(config.learning_rate, range(config.steps))
+    mixed = config.precision == "bf16-mixed"
     fixed = config.lr_warmup_steps == 0 and config.lr_decay == "none"
 
     def step() -> None:
-        images, labels = next(data)
+        images, labels = next(batches)
         if not fixed:
             for group in optimizer.param_groups:
                 group["lr"] = next(rates)
         optimizer.zero_grad()
-        loss = cross_entropy(model(images), labels, label_smoothing=config.label_smoothing)
+        with torch.autocast(config.device, torch.bfloat16, enabled=mixed):
+            loss = cross_entropy(model(images), labels, label_smoothing=config.label_smoothing)
         loss.backward()
         optimizer.step()
 
@@ -70,10 +82,14 @@ def bare_step(model: Any, optimizer: Any, data: Batches, config: RunConfig) -> S
 
 def _network(config: RunConfig) -> torch.nn.Module:
     """torchvision's own where it has one: ours must build the same."""
+    classes = data.load_images(config).classes
     if config.model == "resnet50":
-        network: torch.nn.Module = import_torchvision().models.resnet50(num_classes=CLASSES)
-        return network
-    return build_model(config, CLASSES)
+        network: Any = import_torchvision().models.resnet50(num_classes=classes)
+        network = network.to(memory_format=memory_format(config))
+    else:
+        network = build_model(config, classes)
+    on_device: torch.nn.Module = network.to(config.device)
+    return on_device
 
 
 def recipe_loop(config: RunConfig) -> Step:

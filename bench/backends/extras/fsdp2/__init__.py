@@ -10,7 +10,8 @@ FACTS = BackendFacts(
     label="PyTorch FSDP2",
     short_label="FSDP2",
     implementation="bench.backends.extras.fsdp2.sharded:Fsdp2",
-    transports=("gloo",),
+    collectives="bench.backends.extras.fsdp2.sharded:OfTorch",
+    transports=("gloo", "nccl"),
     divides=True,
     refused={
         ("compression", "fp16"): _WHOLE,
@@ -28,5 +29,8 @@ FACTS = BackendFacts(
     interface_variable="GLOO_SOCKET_IFNAME",
     gloo_of="torch",
     code_folders=("/torch/distributed/",),
-    looks={"gloo": Look(colour="#AA4499", marker="H", marker_size=8.0, line_width=1.6)},
+    looks={
+        "gloo": Look(colour="#AA4499", marker="H", marker_size=8.0, line_width=1.6),
+        "nccl": Look(colour="#882255", marker="h", marker_size=8.0, line_width=1.6),
+    },
 )

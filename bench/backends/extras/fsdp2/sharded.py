@@ -14,11 +14,15 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from bench.backends.collectives import OfTorch
 from bench.backends.ddp import Ddp
 from bench.backends.protocol import Session
 from bench.config import RunConfig
 
 _CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
+
+
+__all__ = ["OfTorch"]
 
 
 class Fsdp2(Ddp):
@@ -38,7 +42,7 @@ class Fsdp2(Ddp):
         # a list or dict of modules has no forward pass; the root takes what it holds
         children = [m for m in model.children() if not isinstance(m, _CONTAINERS)]
         parts = [*children, model] if config.overlap == "on" else [model]
-        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        mesh = init_device_mesh(config.device, (dist.get_world_size(),))
         # bfloat16 gradients travel as float32, as in the other backends
         wire = torch.float32 if config.precision == "bf16" else None
         policy = MixedPrecisionPolicy(reduce_dtype=wire)

@@ -7,7 +7,8 @@ FACTS = BackendFacts(
     label="PyTorch DDP with ZeRO-1",
     short_label="ZeRO-1",
     implementation="bench.backends.extras.zero1.sharded:Zero1",
-    transports=("mpi", "gloo"),
+    collectives="bench.backends.extras.zero1.sharded:OfTorch",
+    transports=("mpi", "gloo", "nccl"),
     knobs={"matched": ("bucket_mib",), "tuned": ("bucket_mib",)},
     refused={
         ("checkpoint", True): "every rank has a part of the optimiser's state; leave it out",
@@ -19,5 +20,6 @@ FACTS = BackendFacts(
     looks={
         "mpi": Look(colour="#332288", marker="<", marker_size=7.0, line_width=1.4),
         "gloo": Look(colour="#88CCEE", marker=">", marker_size=7.0, line_width=1.4),
+        "nccl": Look(colour="#44AA99", marker="4", marker_size=7.0, line_width=1.4),
     },
 )
