@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +14,7 @@ import pytest
 from bench.config import RunConfig, parse_argv
 from bench.tools import timeline
 from tests.gpu import __main__ as gpu
-from tests.gpu.plan import BLOCKS, Step, plan
+from tests.gpu.plan import STUDY, Step, plan
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -29,26 +30,31 @@ def config(step: Step) -> RunConfig:
 def test_every_command_is_taken(device: str) -> None:
     steps = list(plan(device))
     assert len({step.file for step in steps}) == len(steps), "no step overwrites another's file"
+    steps = [step for step in steps if step.words[0] != "slurm"]
     assert all(config(step).device == device for step in steps)
-    assert {config(s).backend for s in steps if s.needs_horovod} == {"horovod"}
     assert all(s.needs_horovod for s in steps if config(s).backend == "horovod")
 
 
-def test_the_arms_are_counterbalanced_in_equal_work() -> None:
-    runs = [config(s) for s in plan("cuda") if s.name.startswith("one-rank/")]
-    places = Counter((run.backend, run.position) for run in runs)
-    assert places["ddp", 1] == BLOCKS
-    assert places["horovod", 2] == places["horovod", 0]
-    assert {(run.samples_per_rank, run.precision, run.memory_format) for run in runs} == {
-        (128, "bf16-mixed", "channels_last")
-    }
+def test_the_study_is_one_that_is_shipped_and_fits_one_gpu() -> None:
+    (step,) = (s for s in plan("cuda") if s.words[0] == "slurm")
+    assert step.needs_horovod
+    assert step.words[:5] == ("slurm", "run", STUDY, "--site", "local-gpu")
+    words = [sys.executable, "-m", "slurm", "render", *step.words[2:5]]
+    script = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert len(re.findall(r"^turns 3 ", script, re.MULTILINE)) == 6
+    backends = re.findall(r"^run \S+ 1 --backend (\w+)", script, re.MULTILINE)
+    assert Counter(backends) == {"single": 6, "ddp": 6, "horovod": 6}
+    assert "  --device cuda\n" in script
 
 
 def test_a_sweep_of_batches_and_precisions() -> None:
     sweep = [config(s) for s in plan("cuda") if s.name.startswith("sweep/")]
-    found = {(run.precision, run.samples_per_rank) for run in sweep}
-    assert len(found) == 9
-    assert ("tf32", 512) in found
+    assert {(run.precision, run.samples_per_rank) for run in sweep} == {
+        (precision, batch)
+        for precision in ("float32", "tf32", "bf16-mixed")
+        for batch in (32, 128, 512)
+    }
+    assert {run.preprocessing for run in sweep} == {"resident"}
 
 
 def test_what_has_no_time_is_left_out_and_said(tmp_path: Path) -> None:
@@ -66,4 +72,4 @@ def test_a_step_of_the_plan_runs(tmp_path: Path) -> None:
     command = gpu._command(step, tmp_path)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / step.file).read_text().count('"event": "window"') == 4
+    assert (tmp_path / step.file).read_text().count('"event": "window"') == 8

@@ -26,7 +26,7 @@ class BackendFacts:
     implementation: str  # module:Class, a bench.backends.protocol.Backend
     server: str = ""  # module:function, what a server process does; none where all ranks train
     collectives: str = (
-        ""  # module:Class, a bench.backends.collectives.Collectives; needed over NCCL
+        ""  # module:Class, a bench.backends.collectives.Collectives; over NCCL, this or `nccl_of`
     )
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
@@ -42,6 +42,7 @@ class BackendFacts:
     env_of_launch: tuple[str, ...] = ()  # of these, a rank's number and address: not recorded
     interface_variable: str | None = None  # names the network interface of its Gloo
     gloo_of: str = ""  # the package that its Gloo is part of
+    nccl_of: str = ""  # the backend whose NCCL it uses, where that is not its own
     nccl_inside: str = ""  # begins the name of its library that may have an NCCL linked into it
     code_folders: tuple[str, ...] = ()  # of the library, where a rank waits for others
     looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one

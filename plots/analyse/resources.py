@@ -13,6 +13,10 @@ from bench.study.stats import Estimate
 
 Logged = Mapping[str, Any]  # a counter, as bench/record/events.py has it
 JOULES = "joules_per_image"
+# Seconds between two values of a counter, by the first word of its name. NVML's is as seen on an
+# H200, whose count moved in steps of a tenth of a second's energy; Cray's is documented.
+_UPDATES_S = {"NVML": 0.1, "pm_counters": 0.1}
+_FEWEST_UPDATES = 10  # in a window: two readings are then wrong by a tenth of it at most
 OLDER = "the logs are older than the reading of counters"
 
 
@@ -46,7 +50,7 @@ def of_run(run: Run) -> Resources:
     try:
         counters = _summed(run.host)
         images = config.samples_per_step * sum(window["steps"] for window in run.windows)
-        values[JOULES] = _joules(run) / images
+        values[JOULES] = _joules(run, counters) / images
     except _NotKnown as error:
         reason = str(error)
     known = {name: float(value) for name, value in values.items() if value}
@@ -92,12 +96,17 @@ def _summed(host: Mapping[str, Any]) -> tuple[str, ...]:
     return of_nodes.pop()
 
 
-def _joules(run: Run) -> float:
+def _joules(run: Run, summed: Sequence[str]) -> float:
     """Of all windows and nodes; raises _NotKnown. A rank's readings lie outside its window, two
     exchanges apart: by their seconds they are brought to the window's, at equal power.
     """
     ranks, of_nodes = run.host["ranks"], _of_nodes(run.host)
     joules = 0.0
+    slowest_s = max((_UPDATES_S.get(name.split()[0], 0.0) for name in summed), default=0.0)
+    shortest_s = min((window["seconds"] for window in run.windows), default=0.0)
+    if shortest_s < _FEWEST_UPDATES * slowest_s:
+        counter = f"{', '.join(summed)} has a new count every {slowest_s:g} s"
+        raise _NotKnown(f"{counter}, and windows took less than {_FEWEST_UPDATES * slowest_s:g} s")
     for window in run.windows:
         readings = [window.get(name, ()) for name in ("energy_counts", "energy_seconds")]
         if any(len(of_ranks) != len(ranks) for of_ranks in readings):

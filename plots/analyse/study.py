@@ -226,12 +226,14 @@ def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
 
 
 def machine(host: dict[str, Any]) -> str:
-    """The machine of a run in one line: processor, cores, nodes."""
+    """The machine of a run in one line: GPUs of all nodes, processor, cores, nodes."""
     ranks = host.get("ranks", ())
     cpus = Counter(rank["cpu"] for rank in ranks if "cpu" in rank)
     cores = {n for rank in ranks if (n := rank.get("cpus_on_node")) is not None}
     nodes = len({rank["hostname"] for rank in ranks})
-    words = [" + ".join(cpus) or "processor not recorded"]
+    gpus = Counter({rank["gpu_uuid"]: rank["gpu"] for rank in ranks if "gpu" in rank}.values())
+    words = [f"{n} x {gpu}" for gpu, n in gpus.items()]
+    words += [" + ".join(cpus) or "processor not recorded"]
     words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []
     words += [f"{nodes} node" if nodes == 1 else f"{nodes} nodes"] if nodes else []
     return ", ".join(words)

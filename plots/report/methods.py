@@ -50,6 +50,11 @@ def limits(a: Analysis) -> Iterator[str]:
     yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
     places = a.loaded.host.get("ranks", ())
     hosts = Counter(rank["hostname"] for rank in places)
+    if any(c.world_size == 1 for c in a.comparisons):
+        yield (
+            "On 1 rank nothing is exchanged: Horovod registers no hooks there, DDP copies the "
+            "gradients through its buckets all the same. This says nothing of more ranks."
+        )
     if len(hosts) == 1 and len(places) > 1:
         yield "All ranks shared one node: no network between nodes was crossed."
     cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)

@@ -79,6 +79,7 @@ def plain(c: Comparison, place: str) -> str:
     over = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
     over += f" with {' and '.join(c.words)}" if c.variant else ""
     where = f"on {ranks(c.world_size)}{over} {place}"
+    where += ", where nothing is exchanged" if c.world_size == 1 else ""
     if c.verdict == "equal":
         return f"{first} and {second} are equally fast within {rule(c.margin)} {where}."
     by = f"{100 * (max(c.paired.ratio, 1 / c.paired.ratio) - 1):.1f} %"

@@ -12,6 +12,7 @@ from bench.config import RunConfig
 from bench.config.datasets import DIGITS_SAMPLES
 from bench.data import batches, describe, load_images, step_indices
 from bench.data.sampler import fixed_part, rank_indices
+from bench.train.input import Input
 
 
 def config(**fields: object) -> RunConfig:
@@ -146,6 +147,20 @@ def test_preprocessing_outside_makes_the_batches_of_the_run_beforehand(num_worke
         assert torch.equal(ours[0], theirs[0])
     assert describe(outside, load_images(outside))["preprocessing"] == (
         "outside the clock: all batches made beforehand and kept in memory"
+    )
+
+
+def test_a_resident_batch_is_every_step_s() -> None:
+    c = config(global_batch=4, preprocessing="resident", precision="bf16")
+    images = load_images(c)
+    samples = Input(c, batches(c, 0, images), torch.device("cpu"))
+    (first, labels), (second, again) = samples.step(), samples.step()
+    assert first is second
+    assert labels is again
+    assert torch.equal(first, take(c, 0, 1)[0][0].to(torch.bfloat16))
+    assert samples.samples == 8
+    assert describe(c, images)["preprocessing"] == (
+        "outside the clock: one batch, kept on the device, is every step's"
     )
 
 

@@ -45,6 +45,28 @@ def test_a_shared_gpu_is_refused() -> None:
         device.require_own_gpus([*pair, rank(2, "a", "x")])
 
 
+@pytest.mark.parametrize(("precision", "mode"), [("float32", "ieee"), ("tf32", "tf32")])
+def test_every_operation_of_a_gpu_gets_the_precision_that_is_asked_for(
+    precision: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to torch 2.11 convolutions kept TF32 when cuDNN's common setting said ieee."""
+    operations: list[Any] = [torch.backends.cuda.matmul]
+    operations += [getattr(torch.backends.cudnn, name) for name in ("conv", "rnn")]
+    before = [one.fp32_precision for one in operations]
+    for name, value in {"is_available": True, "device_count": 1, "set_device": None}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: rank(0, "a", "x"))
+    config = RunConfig(device="cuda", precision=precision, batch_per_rank=4)
+    try:
+        for one in operations:
+            one.fp32_precision = "tf32" if mode == "ieee" else "ieee"
+        device.choose(config, launch())
+        assert [one.fp32_precision for one in operations] == [mode] * 3
+    finally:
+        for one, value in zip(operations, before, strict=True):
+            one.fp32_precision = value
+
+
 def test_a_step_on_a_gpu_is_timed_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """With made-up events: nobody waits inside the window, and milliseconds become seconds."""
     calls: list[str] = []

@@ -210,8 +210,11 @@ def test_what_nccl_says_of_its_connections(sample: str) -> None:
 
 
 def test_who_offers_nccl_has_the_all_reduce_that_is_listened_to() -> None:
-    assert [row.name for row in CATALOGUE.values() if "nccl" in row.transports and row.collectives]
-    assert not [r.name for r in CATALOGUE.values() if "nccl" in r.transports and not r.collectives]
+    over_nccl = [row for row in CATALOGUE.values() if "nccl" in row.transports]
+    assert {row.name for row in over_nccl} == {"ddp", "horovod", "fsdp2", "zero1"}
+    for row in over_nccl:
+        assert bool(row.collectives) != bool(row.nccl_of)
+        assert CATALOGUE[row.nccl_of or row.name].collectives
 
 
 def test_what_all_ranks_took_together() -> None:

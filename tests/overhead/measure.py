@@ -69,6 +69,7 @@ def _take_turns(
     apart = backend.reduce_scalar(_apart(network, by_hand_network), "max")
     batches = bare_batches(config, rank)
     bare = bare_step(loop.session.model, loop.session.optimizer, batches, config)
+    _seconds(bare, config.warmup_steps, place)  # ours has warmed up on this model, and it has not
     steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
     if config.backend == "horovod":
         steps["recipe"] = recipe_loop(config)

@@ -33,6 +33,7 @@ PACKAGE = counter("RAPL package-0", "part", 1e-6, 262_143_328_850)
 MEMORY = counter("RAPL package-0 dram", "part", 1e-6, 65_712_999_613)
 PLATFORM = counter("RAPL psys", "beside", 1e-6, 262_143_328_850)
 GPU = counter("NVML", "device", 1e-3)
+OTHER = counter("other", "device", 1e-3)
 NODE = counter("pm_counters energy", "node", 1.0)
 
 
@@ -53,12 +54,13 @@ def run(
     seconds: Sequence[float | None] = (0.5, None),
     config: RunConfig | None = None,
     end: Mapping[str, Any] | None = None,
+    step_s: float = 0.1,
 ) -> Resources:
-    """Of one run of 4 windows of 0.5 s and 160 images, each with the same readings."""
+    """Of one run of 4 windows of 5 steps and 160 images, each with the same readings."""
     fields = {"energy_counts": counts, "energy_seconds": seconds}
     provenance = place(*ranks)
     config = config or logs.config("ddp/mpi", 2)
-    logs.write(path, config, 0.1, provenance=provenance, of_window=fields, end=end)
+    logs.write(path, config, step_s, provenance=provenance, of_window=fields, end=end)
     log = read_run(path)
     assert log.problem is None
     return of_run(log)
@@ -88,7 +90,7 @@ def test_a_counter_that_begins_again_inside_a_window_goes_on(tmp_path: Path) -> 
 def test_a_node_that_counts_itself_has_its_devices_in_it(tmp_path: Path) -> None:
     ranks = rank(NODE, GPU), rank(GPU)
     counts = [[[100, 180], [0, 50_000]], [[0, 60_000]]]
-    found = run(tmp_path / "a.jsonl", ranks, counts, (0.5, 0.5))
+    found = run(tmp_path / "a.jsonl", ranks, counts, (1.0, 1.0), step_s=0.2)
     assert found.values["joules_per_image"] == pytest.approx(80 / 160)
     assert found.counters == ("pm_counters energy",)
 
@@ -96,7 +98,7 @@ def test_a_node_that_counts_itself_has_its_devices_in_it(tmp_path: Path) -> None
 def test_devices_and_parts_of_two_nodes_add_up(tmp_path: Path) -> None:
     ranks = rank(PACKAGE, GPU), rank(PACKAGE, GPU, hostname="node2")
     counts = [[[0, 10_000_000], [0, 30_000]], [[0, 12_000_000], [5, 28_005]]]
-    found = run(tmp_path / "a.jsonl", ranks, counts, (0.5, 0.5))
+    found = run(tmp_path / "a.jsonl", ranks, counts, (1.0, 1.0), step_s=0.2)
     assert found.values["joules_per_image"] == pytest.approx(80 / 160)
     assert found.counters == ("NVML", "RAPL package-0")
 
@@ -119,9 +121,14 @@ WRONG = {
         r"not all nodes, .* have the same counters \(NVML: returned 4\)",
     ),
     "stands still": ((rank(PACKAGE), rank()), [[[7, 7]], []], "the counters stood still"),
-    "backwards": ((rank(GPU), rank(GPU)), [[[7, 6]], [[1, 2]]], "NVML went backwards"),
+    "backwards": ((rank(OTHER), rank(OTHER)), [[[7, 6]], [[1, 2]]], "other went backwards"),
     "beyond its range": ((rank(PACKAGE), rank()), [[[10**12, 5]], []], "went backwards"),
-    "not read": ((rank(GPU), rank(GPU)), [[[7, None]], [[1, 2]]], "NVML could not be read"),
+    "not read": ((rank(PACKAGE), rank()), [[[7, None]], []], "RAPL package-0 could not be read"),
+    "too short for the counter": (
+        (rank(GPU), rank(GPU)),
+        [[[7, 9]], [[1, 2]]],
+        r"NVML has a new count every 0.1 s, and windows took less than 1 s",
+    ),
     "too few counters": ((rank(PACKAGE), rank()), [[], []], "a window lacks a reading"),
     "too few ranks": ((rank(PACKAGE), rank()), [[[0, 5]]], "a window lacks its readings"),
 }

@@ -13,7 +13,7 @@ from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
 CELLS = (
     "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, "
-    "handwritten/mpi, fsdp2/gloo, ps/mpi, zero1/mpi, zero1/gloo"
+    "handwritten/mpi, fsdp2/gloo, fsdp2/nccl, ps/mpi, zero1/mpi, zero1/gloo, zero1/nccl"
 )
 
 HUGE = "1" + "0" * 23
@@ -279,7 +279,7 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
         "cifar10, compile, compression, demo, emulated, emulated-cluster, emulated-short, "
         "emulated-strong, exercise, exposed, "
         "handwritten, handwritten-emulated, idle-engine, injected, local, local-transports, "
-        "overlap, precision, smoke, strong, svhn, sync-async, time-to-accuracy, weak), "
+        "one-gpu, overlap, precision, smoke, strong, svhn, sync-async, time-to-accuracy, weak), "
         "nor the path of a .toml file or of a study's folder; did you mean 'local'?"
     )
 

@@ -10,7 +10,6 @@ FACTS = BackendFacts(
     label="PyTorch FSDP2",
     short_label="FSDP2",
     implementation="bench.backends.extras.fsdp2.sharded:Fsdp2",
-    collectives="bench.backends.extras.fsdp2.sharded:OfTorch",
     transports=("gloo", "nccl"),
     divides=True,
     refused={
@@ -28,6 +27,7 @@ FACTS = BackendFacts(
     packages=("torch",),
     interface_variable="GLOO_SOCKET_IFNAME",
     gloo_of="torch",
+    nccl_of="ddp",
     code_folders=("/torch/distributed/",),
     looks={
         "gloo": Look(colour="#AA4499", marker="H", marker_size=8.0, line_width=1.6),

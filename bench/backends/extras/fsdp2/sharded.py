@@ -14,15 +14,11 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from bench.backends.collectives import OfTorch
 from bench.backends.ddp import Ddp
 from bench.backends.protocol import Session
 from bench.config import RunConfig
 
 _CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict)
-
-
-__all__ = ["OfTorch"]
 
 
 class Fsdp2(Ddp):

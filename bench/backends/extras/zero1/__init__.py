@@ -7,7 +7,6 @@ FACTS = BackendFacts(
     label="PyTorch DDP with ZeRO-1",
     short_label="ZeRO-1",
     implementation="bench.backends.extras.zero1.sharded:Zero1",
-    collectives="bench.backends.extras.zero1.sharded:OfTorch",
     transports=("mpi", "gloo", "nccl"),
     knobs={"matched": ("bucket_mib",), "tuned": ("bucket_mib",)},
     refused={
@@ -16,6 +15,7 @@ FACTS = BackendFacts(
     packages=("torch",),
     interface_variable="GLOO_SOCKET_IFNAME",
     gloo_of="torch",
+    nccl_of="ddp",
     code_folders=("/torch/distributed/", "/torch/nn/parallel/"),
     looks={
         "mpi": Look(colour="#332288", marker="<", marker_size=7.0, line_width=1.4),

@@ -5,12 +5,9 @@ from __future__ import annotations
 import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
-from bench.backends.collectives import OfTorch
 from bench.backends.ddp import Ddp
 from bench.backends.protocol import Session
 from bench.config import RunConfig
-
-__all__ = ["OfTorch"]
 
 
 class Zero1(Ddp):

@@ -1,0 +1,98 @@
+#!/bin/bash
+#
+# Study 'smoke' on this machine and its GPUs (site 'local-gpu'; not run yet):
+# 6 runs.
+# Does a job at this site do all it should, from the look at the launch to complete logs?
+#
+# Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Runs below
+# `turns N` are started together and take turns, window by window; where memory has no room for all, those at positions
+# A and B stay together where `A+B` says so. Runs below `apart N REASON` are started one by one. Edit or delete lines as
+# you like. A run whose log exists is not started again. A failed run does not stop other launches, unless its input was wrong.
+# Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
+# Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
+
+# What the site needs before Python
+VENV=.venv
+if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
+  VENV=$(cd "$VENV" && pwd)
+  export PATH="$VENV/bin:$PATH"
+fi
+PYTHON=${PYTHON:-python}
+export OMPI_ALLOW_RUN_AS_ROOT=1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+[ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; run this script from the repository root" >&2; exit 2; }
+command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..." >&2; exit 2; }
+
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+{ IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
+# Study 'smoke' as it was fitted to its site: counts, transports and devices filled in.
+name = "smoke"
+question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
+cells = ["single", "ddp/nccl", "horovod/nccl"]
+settings = "shipped"
+scaling = ["weak"]
+world_sizes = [1]
+blocks = 2
+max_blocks = 20
+turns = true
+margin = 0.02
+time_limit_s = 180
+expected_run_s = 45
+site = "this machine and its GPUs"
+
+[weak]
+batch_per_rank = 8
+
+[run]
+device = "cuda"
+model = "resnet18"
+dataset = "digits"
+image_size = 32
+warmup_steps = 5
+windows = 2
+lead_in_steps = 1
+steps_per_window = 5
+max_lr = 0.001
+END_OF_STUDY
+
+# Options of `python -m bench` that all runs share
+COMMON=(
+  --study smoke
+  --study-sha256 aa61046e8beecd8481d8a933bd05e17fd5754538bd3ad082a19697170b10434d
+  --device cuda
+  --model resnet18
+  --dataset digits
+  --image-size 32
+  --warmup-steps 5
+  --windows 2
+  --lead-in-steps 1
+  --steps-per-window 5
+  --max-lr 0.001
+)
+
+# The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
+JOB=(
+  --study-dir=results/smoke
+  --study="$STUDY"
+  --limit-s=180 # of one run, seconds
+  --python="$PYTHON"
+  --launcher=mpirun
+  --launch-args='--bind-to none'
+)
+
+exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
+
+# Block 0: one randomised pass, every run with seed 0
+turns 3 2+1
+run b00-00-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-horovod-nccl-w1-b8 1 --backend horovod --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-ddp-nccl-w1-b8 1 --backend ddp --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+
+# Block 1: one randomised pass, every run with seed 1
+turns 3 0+1
+run b01-00-ddp-nccl-w1-b8 1 --backend ddp --transport nccl --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
+run b01-01-horovod-nccl-w1-b8 1 --backend horovod --transport nccl --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
+run b01-02-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
+END_OF_RUNS
