@@ -56,6 +56,7 @@ _ROWS = (
         interface_variable="GLOO_SOCKET_IFNAME",
         gloo_of="torch",
         code_folders=("/torch/distributed/", "/torch/nn/parallel/"),
+        on_one_rank="copies gradients through its buckets all the same",
         looks={
             "mpi": Look(colour="#0072B2", marker="o", marker_size=8.0, line_width=2.0),
             "gloo": Look(colour="#56B4E9", marker="s", marker_size=10.5, line_width=2.5),
@@ -86,6 +87,7 @@ _ROWS = (
         gloo_of="horovod",
         nccl_inside="mpi_lib",
         code_folders=("/horovod/",),
+        on_one_rank="registers no hooks",
         looks={
             "mpi": Look(colour="#D55E00", marker="^", marker_size=4.5, line_width=1.2),
             "gloo": Look(colour="#E69F00", marker="D", marker_size=5.5, line_width=1.6),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from bench.backends.catalogue import facts
 from bench.study import stats
 from plots.analyse.comparability import TAKEN
 from plots.analyse.points import ranks
@@ -50,11 +51,11 @@ def limits(a: Analysis) -> Iterator[str]:
     yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
     places = a.loaded.host.get("ranks", ())
     hosts = Counter(rank["hostname"] for rank in places)
-    if any(c.world_size == 1 for c in a.comparisons):
-        yield (
-            "On 1 rank nothing is exchanged: Horovod registers no hooks there, DDP copies the "
-            "gradients through its buckets all the same. This says nothing of more ranks."
-        )
+    if of_one := [c for c in a.comparisons if c.world_size == 1]:
+        rows = [facts(cell) for c in of_one for cell in (c.reference, c.candidate)]
+        there = dict.fromkeys(f"{r.short_label} {r.on_one_rank}" for r in rows if r.on_one_rank)
+        words = f": there {'; '.join(there)}" if there else ""
+        yield f"On 1 rank nothing is exchanged{words}. It says nothing of more ranks."
     if len(hosts) == 1 and len(places) > 1:
         yield "All ranks shared one node: no network between nodes was crossed."
     cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
