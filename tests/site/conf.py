@@ -59,8 +59,10 @@ def write_folders_as_text(app: Any, page: Any) -> None:
             link.replace_self(link.children)
 
 
-def copy_reports(app: Any, _error: Exception | None) -> None:
+def copy_reports(app: Any, error: Exception | None) -> None:
     """Each report.html over the page of its report.md, which serves navigation and search."""
+    if error is not None:
+        return
     for report in (ROOT / "results").glob("*/report.html"):
         shutil.copy(report, app.outdir / report.relative_to(ROOT))
     shutil.copy(app.outdir / f"{root_doc}.html", app.outdir / "index.html")
