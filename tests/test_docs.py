@@ -153,4 +153,7 @@ def test_the_citation_agrees_with_the_project() -> None:
     assert cited["cff-version"] == "1.2.0"
     assert cited["version"] == project["version"]
     assert cited["license"] == project["license"]
+    assert cited["authors"] == project["authors"]
+    releases = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert releases[0] == f"{cited['version']}, {cited['date-released']}"
     assert {"message", "title", "authors"} <= cited.keys()

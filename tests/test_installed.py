@@ -15,7 +15,16 @@ from bench import version
 from hvd_ddp import ROOMS
 
 ROOT = Path(__file__).parents[1]
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+BUILD = """
+import os, sys, tarfile
+from setuptools import build_meta
+unpacked = sys.argv[1]  # setuptools replaces them
+build_meta.build_wheel("from-tree")
+archive = build_meta.build_sdist("archive")
+tarfile.open(f"archive/{archive}").extractall(unpacked, filter="data")
+os.chdir(os.path.join(unpacked, archive.removesuffix(".tar.gz")))
+build_meta.build_wheel(unpacked)
+"""
 
 
 def files(folder: Path) -> set[str]:
@@ -24,9 +33,9 @@ def files(folder: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds what `pip install .` puts into site-packages."""
-    source, wheels, site = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site"))
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel made from the tree, and the one made from its source archive."""
+    source, unpacked = (tmp_path_factory.mktemp(name) for name in ("source", "unpacked"))
     for room in ROOMS:
         shutil.copytree(
             ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -34,14 +43,30 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("hvd_ddp.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BUILD, str(wheels)],
+        [sys.executable, "-W", "ignore", "-c", BUILD, str(unpacked)],
         cwd=source,
         check=True,
         capture_output=True,
     )
-    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+    return next((source / "from-tree").glob("*.whl")), next(unpacked.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds what `pip install .` puts into site-packages."""
+    site = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheels[0]) as wheel:
         wheel.extractall(site)
     return site
+
+
+def test_the_source_archive_makes_the_same_wheel(wheels: tuple[Path, Path]) -> None:
+    from_tree, from_archive = (
+        {(entry.filename, entry.CRC) for entry in zipfile.ZipFile(wheel).infolist()}
+        for wheel in wheels
+    )
+    assert from_archive == from_tree
+    assert from_tree
 
 
 COMMAND = "import sys, hvd_ddp; sys.exit(hvd_ddp.main())"

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from plots.__main__ import main
+from tests import browser
 from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
@@ -154,10 +154,8 @@ def check_harmless(text: str) -> None:
     assert "\x1b" not in text
 
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # what the browser is asked when it has laid the page out
 PROBE = """
-<script>
 const box = e => {
   const r = e.getBoundingClientRect();
   return [r.left, r.top, r.right, r.bottom];
@@ -175,15 +173,12 @@ const found = {
     );
   }),
 };
-const pre = document.createElement("pre");
-pre.id = "probe"; pre.textContent = JSON.stringify(found); document.body.appendChild(pre);
-</script>
+show(found);
 """
 
 
 # a reader clicks: each head twice, then the button; what was copied is read where it was put
 CLICKS = """
-<script>
 const table = document.querySelector("#throughput table");
 const heads = [...table.tHead.rows[0].cells];
 const column = heads.findIndex(h => h.textContent.startsWith("images/s"));
@@ -195,33 +190,20 @@ let copied = "";
 document.execCommand = () => { copied = document.activeElement.value; };
 Object.defineProperty(navigator, "clipboard", { value: undefined });
 table.nextSibling.click();
-const clicked = { before, rising, falling, copied };
-const pre = document.createElement("pre");
-pre.id = "probe"; pre.textContent = JSON.stringify(clicked); document.body.appendChild(pre);
-</script>
+show({ before, rising, falling, copied });
 """
 
 
 def seen(study: Path, folder: Path, width: int, probe: str = PROBE) -> dict[str, Any]:
     """Where a real browser puts things, in pixels of a window `width` wide."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        pytest.skip("no browser here (Debian package chromium)")
-    text = (study / "report.html").read_text().replace("</body>", probe + "</body>")
     path = folder / f"probe-{width}.html"
-    path.write_text(text)
-    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},900"]
-    profile = f"--user-data-dir={folder / f'profile-{width}'}"
-    command = [browser, *flags, profile, "--virtual-time-budget=2000", "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    probed = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert probed, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(probed[1].replace("&gt;", ">").replace("&lt;", "<"))
+    path.write_text((study / "report.html").read_text())
+    browser.add_script(path, probe)
+    found: dict[str, Any] = browser.probed(path, f"--window-size={width},900")
     return found
 
 
-def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> None:
-    found = seen(study, tmp_path, 1280, CLICKS)
+def check_sorted_and_copied(found: dict[str, Any]) -> None:
     numbers = [
         [float(v.split()[0].replace(",", "")) for v in found[k]] for k in ("rising", "falling")
     ]
@@ -234,6 +216,10 @@ def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> Non
     assert len(rows) == 1 + len(found["before"])
     place = next(i for i, name in enumerate(rows[0]) if name.startswith("images/s"))
     assert [row[place] for row in rows[1:]] == found["falling"]
+
+
+def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> None:
+    check_sorted_and_copied(seen(study, tmp_path, 1280, CLICKS))
 
 
 def test_a_pointer_on_a_mark_shows_its_value(study: Path, page: Page) -> None:
