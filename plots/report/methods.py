@@ -51,10 +51,10 @@ def limits(a: Analysis) -> Iterator[str]:
     yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
     places = a.loaded.host.get("ranks", ())
     hosts = Counter(rank["hostname"] for rank in places)
-    if of_one := [c for c in a.comparisons if c.world_size == 1]:
-        rows = [facts(cell) for c in of_one for cell in (c.reference, c.candidate)]
-        there = dict.fromkeys(f"{r.short_label} {r.on_one_rank}" for r in rows if r.on_one_rank)
-        words = f": there {'; '.join(there)}" if there else ""
+    if singles := [c for c in a.comparisons if c.world_size == 1]:
+        rows = [facts(cell) for c in singles for cell in (c.reference, c.candidate)]
+        work = dict.fromkeys(f"{r.short_label} {r.on_one_rank}" for r in rows if r.on_one_rank)
+        words = f": there {'; '.join(work)}" if work else ""
         yield f"On 1 rank nothing is exchanged{words}. It says nothing of more ranks."
     if len(hosts) == 1 and len(places) > 1:
         yield "All ranks shared one node: no network between nodes was crossed."
