@@ -12,7 +12,7 @@ from bench.instrument.timeline import Timeline
 from bench.study.collectives import line
 from plots.predict.costs import Array
 from plots.predict.link import Link
-from plots.predict.stream import Buckets, Cycles, Operations
+from plots.predict.stream import Buckets, Cycles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,21 +77,25 @@ class StepTimes:
     exposed_s: Array
 
 
-def step_times(profile: Profile, factors: Array, operations: Operations) -> StepTimes:
-    """The optimiser begins when both passes and the last reduction have ended."""
+def step_times(profile: Profile, factors: Array, exchanged_s: Array) -> StepTimes:
+    """The optimiser begins after both passes and the last reduction, which ends at `exchanged_s`."""
     passes = profile.passes_s * factors
-    end = np.maximum(passes, operations.last_end_s)
+    end = np.maximum(passes, exchanged_s)
     return StepTimes(step_s=end + profile.optimizer_s, passes_s=passes, exposed_s=end - passes)
 
 
 def predict(
     profile: Profile, link: Link, exchange: Buckets | Cycles, ranks: Array, factors: Array
 ) -> StepTimes:
-    """A step on each number of ranks, whose passes take `factors` times those of the profile."""
+    """A step on each number of ranks, whose passes take `factors` times those of the profile.
+
+    No exchange is waited for where it costs nothing, as on one rank.
+    """
     operations = exchange.run(
         profile.sizes, profile.arrival_s, factors, lambda size: link.seconds(size, ranks)
     )
-    return step_times(profile, factors, operations)
+    costs = link.seconds(profile.sizes.sum(), ranks) > 0
+    return step_times(profile, factors, np.where(costs, operations.last_end_s, 0.0))
 
 
 def weak_efficiency(profile: Profile, times: StepTimes) -> Array:

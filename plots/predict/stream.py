@@ -65,11 +65,11 @@ class Buckets:
         return Operations.of(columns)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Cycles:
     """At each tick every ready gradient, in order, fused up to a threshold.
 
-    Ticks count from the step's begin. All ranks agree on what is ready in `negotiation_s`, by row.
+    Ticks count from the step's begin. Ranks agree on what is ready in `negotiation_s`, by row.
     Fused gradients are copied there and back at `copy_bytes_per_s`. `blocking`, as of operations on
     CPUs: no tick before the last one's reductions have ended, so that gradients pile up.
     """
@@ -78,18 +78,12 @@ class Cycles:
     fusion_bytes: float = 128 * 2**20
     copy_bytes_per_s: float = np.inf
     blocking: bool = False
+    negotiation_s: Array | float = 0.0
 
-    def run(
-        self,
-        sizes: Array,
-        ready_s: Array,
-        factors: Array,
-        cost: Cost,
-        negotiation_s: Array | float = 0.0,
-    ) -> Operations:
+    def run(self, sizes: Array, ready_s: Array, factors: Array, cost: Cost) -> Operations:
         """As `Buckets.run`. Rows advance together, by one reduction in each round."""
         totals = np.concatenate([[0.0], np.cumsum(sizes)])
-        negotiation = np.broadcast_to(negotiation_s, factors.shape)
+        negotiation = np.broadcast_to(self.negotiation_s, factors.shape)
         period = np.maximum(self.cycle_s, negotiation)  # of a tick that finds nothing
         done = seen = np.zeros(factors.shape, int)  # gradients reduced, and those of the tick
         tick, end = -period, np.zeros_like(factors)

@@ -42,6 +42,8 @@ def test_weak_scaling() -> None:
     assert times.step_s == pytest.approx([0.033, 0.042])
     assert times.exposed_s == pytest.approx([0, 0.009])
     assert weak_efficiency(TOY, times) == pytest.approx([1, 33 / 42])
+    ticks = predict(TOY, LINK, Cycles(cycle_s=7e-3), ranks, np.ones(2))
+    assert ticks.step_s == pytest.approx([0.033, 0.047]), "one rank waits for no tick"
 
 
 def test_slowdown_is_of_the_wrapper_then_of_the_overlap_and_the_slowest_rank() -> None:

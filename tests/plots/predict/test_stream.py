@@ -36,7 +36,7 @@ def run(
     p: Profile, exchange: Buckets | Cycles, cost: Cost, factors: Array = ONE
 ) -> tuple[StepTimes, Operations]:
     operations = exchange.run(p.sizes, p.arrival_s, factors, cost)
-    return step_times(p, factors, operations), operations
+    return step_times(p, factors, operations.last_end_s), operations
 
 
 def toy_ms(exchange: Buckets | Cycles, gb_per_s: float = 2, factor: float = 1) -> list[float]:
@@ -71,9 +71,8 @@ def test_copies_and_negotiation() -> None:
     """20 MB there and back at 10 GB/s are 4 ms; each tick's first operation waits for 2 ms."""
     assert toy_ms(Cycles(cycle_s=10e-3, copy_bytes_per_s=1e10))[:2] == pytest.approx([50, 20])
     assert toy_ms(Cycles(cycle_s=4e-3, copy_bytes_per_s=1e10))[0] == pytest.approx(40)
-    rows = np.ones(2)
-    cost, p, exchange = affine(1e-3, 2e9), TOY, Cycles(cycle_s=10e-3)
-    late = exchange.run(p.sizes, p.arrival_s, rows, cost, np.array([2e-3, 12e-3]))
+    negotiated = Cycles(cycle_s=10e-3, negotiation_s=np.array([2e-3, 12e-3]))
+    _, late = run(TOY, negotiated, affine(1e-3, 2e9), np.ones(2))
     assert late.start_s[0] == pytest.approx([0.022, 0.033])
     assert late.start_s[1] == pytest.approx([0.036, 0.048]), "12 ms are the cycle, then"
 
