@@ -18,9 +18,10 @@ from bench.study.files import read as read_table
 from plots.predict.costs import ALGORITHMS, Array, Terms
 
 _KIND = "all_reduce"
+_FASTEST = 1e15  # bytes/s: a link whose bytes cost nothing
 
 LatencySeconds = Annotated[float, Field(ge=0, le=60)]
-LinkRate = Annotated[float, Field(gt=0, le=1e15)]
+LinkRate = Annotated[float, Field(gt=0, le=_FASTEST)]
 
 
 class Regime(StrictTable):
@@ -98,8 +99,8 @@ def fitted(sweeps: Sequence[Measured], algorithms: Sequence[str] = ("ring",)) ->
 
     Least relative squares, in at most two regimes by the bytes of a step, in which sweeps of
     several numbers of ranks meet. Sweeps of one number tell no algorithm from another: the first is
-    taken then. Beyond the measured sizes the outer regimes go on. Raises UsageError where a fit has
-    no latency or bandwidth to give.
+    taken then. Beyond the measured sizes the outer regimes go on. Raises UsageError where the
+    largest sizes tell no bandwidth.
     """
     if len({m.ranks for m in sweeps}) < 2:
         algorithms = algorithms[:1]
@@ -113,7 +114,7 @@ def _fitted(sweeps: Sequence[Measured], name: str) -> Link:
     step_bytes, steps = terms.step_bytes(size), terms.network_steps
     # a step's seconds have the relative error of the whole
     lines = collectives.fit(step_bytes.tolist(), (seconds / steps).tolist())
-    if not lines or any(line.bytes_per_s is None for line in lines):
+    if not lines or lines[-1].s_per_byte * _FASTEST < 1:
         rule = "tell no bandwidth; sweep more and larger sizes"
         raise UsageError(f"all-reduces of {len(size)} sizes from {size.min():g} bytes on {rule}")
     ends = [line.last_bytes for line in lines]
@@ -122,7 +123,7 @@ def _fitted(sweeps: Sequence[Measured], name: str) -> Link:
     regimes = tuple(
         Regime(
             latency_seconds=line.latency_s,
-            bytes_per_s=1 / line.s_per_byte,
+            bytes_per_s=1 / max(line.s_per_byte, 1 / _FASTEST),
             first_step_bytes=first,
         )
         for first, line in zip(firsts, lines, strict=True)

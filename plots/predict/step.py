@@ -78,7 +78,7 @@ class StepTimes:
 
 
 def step_times(profile: Profile, factors: Array, exchanged_s: Array) -> StepTimes:
-    """The optimiser begins after both passes and the last reduction, which ends at `exchanged_s`."""
+    """The optimiser begins after both passes and the last reduction, at `exchanged_s`."""
     passes = profile.passes_s * factors
     end = np.maximum(passes, exchanged_s)
     return StepTimes(step_s=end + profile.optimizer_s, passes_s=passes, exposed_s=end - passes)

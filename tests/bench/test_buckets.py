@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.parallel import DistributedDataParallel
 
@@ -51,6 +51,7 @@ def test_resnet50_in_its_recorded_order() -> None:
     assert in_mib(25) == pytest.approx([28.86, 25.04, 27.05, 16.55], abs=0.006)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 3 * MIB // 4), min_size=1, max_size=40),
     st.lists(st.integers(1, 8 * MIB), min_size=1, max_size=3),

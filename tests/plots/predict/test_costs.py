@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plots.predict.costs import ALGORITHMS, Algorithm, parameter_server
@@ -52,6 +52,7 @@ def test_ring_and_doubling_cross() -> None:
     assert NETWORK.seconds(ring, 900e3) < NETWORK.seconds(doubling, 900e3)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(ALGORITHMS)), st.integers(1, 16), st.floats(0, 1e9))
 def test_a_cost_rises_with_ranks_and_bytes(name: str, per_node: int, size: float) -> None:
     """Over whole nodes; one rank exchanges nothing, but with a server."""

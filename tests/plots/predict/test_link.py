@@ -39,13 +39,15 @@ def test_fifty_microseconds_and_three_gigabytes_are_recovered() -> None:
     assert "ddp/mpi on 8 ranks of CPU" in link.source
 
 
-def test_two_regimes_meet_where_steps_have_equal_bytes() -> None:
-    small = Regime(latency_seconds=5e-6, bytes_per_s=1e9)
+@pytest.mark.parametrize("rate", [1e9, 1e15])
+def test_two_regimes_meet_where_steps_have_equal_bytes(rate: float) -> None:
+    """Also where the bytes of small messages cost nothing."""
+    small = Regime(latency_seconds=5e-6, bytes_per_s=rate)
     large = Regime(latency_seconds=40e-6, bytes_per_s=4e9, first_step_bytes=40e3)
     truth = Link(source="made up", algorithms=("ring",), regimes=(small, large))
     link = fitted([sweep(truth, 2), sweep(truth, 4)])
     assert [r.latency_seconds for r in link.regimes] == pytest.approx([5e-6, 40e-6])
-    assert [r.bytes_per_s for r in link.regimes] == pytest.approx([1e9, 4e9])
+    assert [r.bytes_per_s for r in link.regimes] == pytest.approx([rate, 4e9], rel=1e-3)
     first = link.regimes[1].first_step_bytes
     assert 2**15 < first < 2**16, "between the sizes on both sides of 40 kB"
     assert np.abs(link.relative_errors([sweep(truth, 32)])).max() < 1e-6
