@@ -152,6 +152,7 @@ def test_what_is_measured_knows_no_tool(path: Path) -> None:
 KNOWS_NOT = {
     "plots/read/": {"plots.analyse", "plots.report", "plots.bundle"},
     "plots/analyse/": {"plots.report", "plots.bundle"},
+    "plots/predict/": {"plots.report", "plots.bundle"},
     "plots/report/": {"plots.bundle"},
 }
 

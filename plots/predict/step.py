@@ -54,14 +54,15 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True)
 class Slowdown:
-    """How much longer the passes take than those of one process: measured factors.
+    """How much longer the passes take than those of one process: factors that are measured, so none
+    has a default.
 
     `wrapper`: of the framework's hooks, on one rank. `overlap`: of an exchange beside the passes,
     from two ranks on. That of the slowest rank is by ranks, and comes with them.
     """
 
-    wrapper: float = 1.0
-    overlap: float = 1.0
+    wrapper: float
+    overlap: float
 
     def factors(self, ranks: Array, slowest: Array | float = 1.0) -> Array:
         """Of every number of ranks: one rank's slowness holds up each exchange."""

@@ -74,6 +74,7 @@ class Cycles:
     CPUs: no tick before the last one's reductions have ended, so that gradients pile up.
     """
 
+    # Horovod's defaults since November 2020 (its pull request 2468); before, 5 ms and 64 MiB
     cycle_s: float = 1e-3
     fusion_bytes: float = 128 * 2**20
     copy_bytes_per_s: float = np.inf
