@@ -25,6 +25,8 @@ GROUND = {
     "bench.study",
 }
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
+# what a prediction follows: DDP's rule of buckets, and a recorded step
+GROUND |= {"bench.backends.buckets", "bench.instrument.timeline"}
 STARTS_RANKS = {
     "bench.launch.gpu",
     "bench.launch.launcher",
@@ -56,7 +58,7 @@ ONLY_IN = {
 HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
 TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle", "bench/study"}
-TORCH_FREE |= {"bench/backends/__init__.py", "bench/backends/catalogue.py"}
+TORCH_FREE |= {f"bench/backends/{name}.py" for name in ("__init__", "buckets", "catalogue")}
 FACTS = (ROOT / "bench" / "backends" / "extras").glob("*/__init__.py")
 TORCH_FREE |= {"bench/backends/facts.py", *(p.relative_to(ROOT).as_posix() for p in FACTS)}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
@@ -150,6 +152,7 @@ def test_what_is_measured_knows_no_tool(path: Path) -> None:
 KNOWS_NOT = {
     "plots/read/": {"plots.analyse", "plots.report", "plots.bundle"},
     "plots/analyse/": {"plots.report", "plots.bundle"},
+    "plots/predict/": {"plots.report", "plots.bundle"},
     "plots/report/": {"plots.bundle"},
 }
 

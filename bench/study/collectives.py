@@ -54,8 +54,8 @@ class Timed:
 class CostLine:
     """seconds = latency_s + s_per_byte * bytes, from the first size of a regime to its last."""
 
-    first_bytes: int
-    last_bytes: int
+    first_bytes: float
+    last_bytes: float
     latency_s: float
     s_per_byte: float
     worst: float  # largest relative difference between the line and a median
@@ -69,7 +69,7 @@ class CostLine:
         return 1 / self.s_per_byte if self.s_per_byte else None
 
 
-def fit(sizes: Sequence[int], seconds: Sequence[float]) -> list[CostLine]:
+def fit(sizes: Sequence[float], seconds: Sequence[float]) -> list[CostLine]:
     """One line for small sizes and one for large, parted where both fit best; one line of few.
 
     Hockney's model (1994). Least relative squares: a microsecond counts as much as a second.
@@ -80,11 +80,11 @@ def fit(sizes: Sequence[int], seconds: Sequence[float]) -> list[CostLine]:
         return []
     cuts = range(_LEAST, len(x) - _LEAST + 1)
     ways = [[(0, cut), (cut, len(x))] for cut in cuts] or [[(0, len(x))]]
-    candidates = [[_line(x[a:b], t[a:b]) for a, b in way] for way in ways]
-    return [line for line, _ in min(candidates, key=lambda way: sum(lost for _, lost in way))]
+    candidates = [[line(x[a:b], t[a:b]) for a, b in way] for way in ways]
+    return [best for best, _ in min(candidates, key=lambda way: sum(lost for _, lost in way))]
 
 
-def _line(x: Sequence[int], t: Sequence[float]) -> tuple[CostLine, float]:
+def line(x: Sequence[float], t: Sequence[float]) -> tuple[CostLine, float]:
     """The line, neither of whose parts is negative, and its sum of relative squares."""
     import numpy as np  # here: ranks that only measure read this file, and load torch first
     from scipy.optimize import nnls

@@ -145,8 +145,8 @@ def _first(error: ValidationError) -> Any:
 
 
 def _fields(kind: type[StrictTable], parents: Sequence[Any]) -> dict[str, str]:
-    """Name and description of every key of the table that `parents` lead to."""
-    for parent in parents:
+    """Name and description of every key of the table that `parents` lead to, through lists too."""
+    for parent in (name for name in parents if isinstance(name, str)):
         annotation = kind.model_fields[parent].annotation
         types = [t for t in (annotation, *get_args(annotation)) if isinstance(t, type)]
         kind = next(t for t in types if issubclass(t, StrictTable))

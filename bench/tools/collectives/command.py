@@ -221,5 +221,5 @@ def in_words(line: CostLine) -> str:
     """'1 KiB to 64 KiB: 12.0 us + bytes / 1,200 MB/s (within 5 %)'."""
     rate = line.bytes_per_s
     grows = f" + bytes / ({quantity(rate / 1e6)} MB/s)" if rate else ", whatever the size"
-    sizes = f"{in_bytes(line.first_bytes)} to {in_bytes(line.last_bytes)}"
+    sizes = f"{in_bytes(int(line.first_bytes))} to {in_bytes(int(line.last_bytes))}"
     return f"{sizes}: {quantity(line.latency_s * 1e6)} us{grows} (within {100 * line.worst:.0f} %)"

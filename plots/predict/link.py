@@ -1,0 +1,141 @@
+"""A link: latency and bandwidth by regime, stated in a file or fitted to sweeps of all-reduces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field, field_validator
+
+from bench.config import UsageError
+from bench.options import one_of
+from bench.study import collectives
+from bench.study.collectives import Measured
+from bench.study.definition import StrictTable
+from bench.study.files import read as read_table
+from plots.predict.costs import ALGORITHMS, Array, Terms
+
+_KIND = "all_reduce"
+_FASTEST = 1e15  # bytes/s: a link whose bytes cost nothing
+
+LatencySeconds = Annotated[float, Field(ge=0, le=60)]
+LinkRate = Annotated[float, Field(gt=0, le=_FASTEST)]
+
+
+class Regime(StrictTable):
+    """A protocol, or sizes that behave alike; inside a node as between nodes where not stated."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    latency_seconds: LatencySeconds = Field(description="of a step between nodes")
+    bytes_per_s: LinkRate = Field(description="of one rank between nodes")
+    node_latency_seconds: LatencySeconds | None = Field(None, description="inside a node")
+    node_bytes_per_s: LinkRate | None = Field(None, description="of one rank inside a node")
+    start_seconds: LatencySeconds = Field(0.0, description="of every collective, at any size")
+    first_step_bytes: float = Field(0.0, ge=0, description="bytes of a step from which it holds")
+
+    def seconds(self, terms: Terms, size: Array | float) -> Array:
+        """Of a message of `size` bytes, by ranks; nothing where nothing is sent."""
+        near, rate = self.node_latency_seconds, self.node_bytes_per_s
+        near, rate = self.latency_seconds if near is None else near, rate or self.bytes_per_s
+        node = terms.node_steps * near + terms.node_volume * size / rate
+        network = terms.network_volume * size / self.bytes_per_s
+        sent = node + terms.network_steps * self.latency_seconds + network
+        busy = terms.node_volume + terms.network_volume > 0
+        return np.asarray(sent + np.where(busy, self.start_seconds, 0.0))
+
+
+class Link(StrictTable):
+    """What connects the ranks. A collective takes the fastest of the algorithms and of the regimes
+    that begin at the same size, as a library chooses.
+    """
+
+    source: str = Field(min_length=1, description="who measured or published it, and where")
+    algorithms: tuple[str, ...] = Field(min_length=1, description="that the library has")
+    ranks_per_node: int = Field(1, ge=1, le=2**16)
+    regimes: tuple[Regime, ...] = Field(min_length=1, description="tables of their own")
+
+    @field_validator("algorithms")
+    @classmethod
+    def _exist(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        checked: tuple[str, ...] = one_of(ALGORITHMS)(names)
+        return checked
+
+    @field_validator("regimes")
+    @classmethod
+    def _cover(cls, regimes: tuple[Regime, ...]) -> tuple[Regime, ...]:
+        if all(regime.first_step_bytes > 0 for regime in regimes):
+            raise ValueError("none holds from 0 bytes on; leave first_step_bytes of the first out")
+        return regimes
+
+    def seconds(self, size: Array | float, ranks: Array) -> Array:
+        """Of one all-reduce of `size` bytes over `ranks`, both of one shape, or the size alone."""
+        firsts = np.unique([regime.first_step_bytes for regime in self.regimes])
+        best = np.full(np.broadcast_shapes(np.shape(size), ranks.shape), np.inf)
+        for name in self.algorithms:
+            terms = ALGORITHMS[name](ranks, self.ranks_per_node)
+            begin = firsts[np.searchsorted(firsts, terms.step_bytes(size), "right") - 1]
+            for regime in self.regimes:
+                holds = begin == regime.first_step_bytes
+                seconds = np.where(holds, regime.seconds(terms, size), np.inf)
+                best = np.minimum(best, seconds)
+        return best
+
+    def relative_errors(self, sweeps: Sequence[Measured]) -> Array:
+        """Of every median all-reduce: this link's seconds over those measured, minus 1."""
+        size, ranks, seconds = _medians(sweeps)
+        return self.seconds(size, ranks) / seconds - 1
+
+
+def read(path: Path) -> Link:
+    """A stated link. Raises UsageError with the key to mend."""
+    return read_table(path, Link)
+
+
+def fitted(sweeps: Sequence[Measured], algorithms: Sequence[str] = ("ring",)) -> Link:
+    """The algorithm, and the latency and bandwidth of its steps, that fit all sweeps best.
+
+    Least relative squares, in at most two regimes by the bytes of a step, in which sweeps of
+    several numbers of ranks meet. Sweeps of one number tell no algorithm from another: the first is
+    taken then. Beyond the measured sizes the outer regimes go on. Raises UsageError where the
+    largest sizes tell no bandwidth.
+    """
+    if len({m.ranks for m in sweeps}) < 2:
+        algorithms = algorithms[:1]
+    links = [_fitted(sweeps, name) for name in algorithms]
+    return min(links, key=lambda link: float(np.sum(link.relative_errors(sweeps) ** 2)))
+
+
+def _fitted(sweeps: Sequence[Measured], name: str) -> Link:
+    size, ranks, seconds = _medians(sweeps)
+    terms = ALGORITHMS[name](ranks, 1)  # one level
+    step_bytes, steps = terms.step_bytes(size), terms.network_steps
+    # a step's seconds have the relative error of the whole
+    lines = collectives.fit(step_bytes.tolist(), (seconds / steps).tolist())
+    if not lines or lines[-1].s_per_byte * _FASTEST < 1:
+        rule = "tell no bandwidth; sweep more and larger sizes"
+        raise UsageError(f"all-reduces of {len(size)} sizes from {size.min():g} bytes on {rule}")
+    ends = [line.last_bytes for line in lines]
+    begins = [line.first_bytes for line in lines]
+    firsts = [0.0, *((a * b) ** 0.5 for a, b in zip(ends, begins[1:], strict=False))]
+    regimes = tuple(
+        Regime(
+            latency_seconds=line.latency_s,
+            bytes_per_s=1 / max(line.s_per_byte, 1 / _FASTEST),
+            first_step_bytes=first,
+        )
+        for first, line in zip(firsts, lines, strict=True)
+    )
+    where = sorted({f"{m.cell} on {m.ranks} ranks of {m.machine}" for m in sweeps})
+    return Link(source=f"fitted: {'; '.join(where)}", algorithms=(name,), regimes=regimes)
+
+
+def _medians(sweeps: Sequence[Measured]) -> tuple[Array, Array, Array]:
+    """Bytes, ranks and median seconds of every all-reduce between ranks. Raises UsageError."""
+    timed = [t for m in sweeps for t in m.of(_KIND) if t.ranks > 1]
+    if not timed:
+        raise UsageError("no all-reduce of two or more ranks is in the sweeps; measure one")
+    rows = np.array([(t.bytes, t.ranks, t.median_s) for t in timed], float)
+    return rows[:, 0], rows[:, 1], rows[:, 2]
