@@ -19,7 +19,7 @@ include_patterns = ["*.md", "bench/*.md", "slurm/**README.md", "plots/*.md", "te
 include_patterns += ["results/*.md", "results/published/*.md", "results/*/report.md"]
 exclude_patterns = [".*", "build", "site", "results/mine"]
 html_theme = "alabaster"
-html_theme_options = {"page_width": "80em", "body_max_width": "none", "sidebar_width": "18em"}
+html_theme_options = {"page_width": "72em", "body_max_width": "none", "sidebar_width": "16em"}
 html_copy_source = False
 html_show_copyright = False
 html_domain_indices = html_use_index = False
