@@ -23,7 +23,7 @@ def serve(config: RunConfig, launch: Launch, _: RunLog, pulse: Pulse) -> bool:
 
     def describe(versions: dict[str, str]) -> tuple[Any, ...]:
         """As the ranks that train describe themselves to rank 0 (bench/start.py)."""
-        rank_facts = provenance.describe_rank(launch, torch.get_num_threads())
+        rank_facts = provenance.describe_rank(launch, torch.get_num_threads(), config.sysfs)
         shared = flat(provenance.shared(os.environ, versions))
         return shared, {**rank_facts, **provenance.disturbance()}, provenance.placement(os.environ)
 

@@ -39,7 +39,8 @@ def write_start(
     user_code, packages = digests(files), sources.versions(config)
     versions = {**backend.versions, **packages}
     shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
-    rank_facts = provenance.describe_rank(launch, torch.get_num_threads()) | place.describe()
+    rank_facts = provenance.describe_rank(launch, torch.get_num_threads(), config.sysfs)
+    rank_facts |= place.describe()
     rank_facts |= {**backend.files, **disturbance(turns), **(meters.record() if meters else {})}
     alike = flat({**shared, "workload": workload})
     ranks = _compare(config, launch, backend, alike, rank_facts, packages)

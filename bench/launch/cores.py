@@ -91,6 +91,12 @@ def mhz(cores: Collection[int], root: Path = Path("/")) -> float | None:
     return None
 
 
+def numa_nodes(cores: Collection[int], sysfs: Path = Path("/sys")) -> list[int]:
+    """NUMA nodes that hold these cores, sorted; none where the kernel does not tell."""
+    folders = (sysfs / f"devices/system/cpu/cpu{core}" for core in cores)
+    return sorted({int(n.name[4:]) for folder in folders for n in folder.glob("node[0-9]*")})
+
+
 def governor(core: int, root: Path = Path("/")) -> str | None:
     """Who sets a core's clock, such as 'performance'; None where the kernel does not tell."""
     path = root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"

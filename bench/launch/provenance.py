@@ -67,17 +67,19 @@ _PACKAGES = (
 )
 
 
-def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
-    """Facts that may differ between ranks; cores as the kernel numbers them."""
+def describe_rank(launch: Launch, threads: int, sysfs: Path = Path("/sys")) -> dict[str, Any]:
+    """Facts that may differ between ranks; cores and NUMA nodes as the kernel numbers them."""
+    affinity = sorted(os.sched_getaffinity(0))
     return {
         **launch.record(),
         "hostname": socket.gethostname(),
         "pid": os.getpid(),
-        "affinity": sorted(os.sched_getaffinity(0)),
+        "affinity": affinity,
+        "numa_nodes": cores.numa_nodes(affinity, sysfs),
         "threads": threads,
         "versions": {"python": platform.python_version(), **installed()},
         "cpu": cpu_model(),
-        "cpu_governor": cores.governor(min(os.sched_getaffinity(0))),
+        "cpu_governor": cores.governor(affinity[0]),
         "cpus_on_node": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }

@@ -22,6 +22,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  11  steps may have the phase lead_in: steps before a window, outside its clock
  12  each rank names the energy counters that it reads, and those that it cannot; where there are
      any, window has energy_seconds and energy_counts. end has flops_per_image
+ 13  each rank has numa_nodes, those of its cores, and on a GPU where that is: gpu_index, gpu_bus,
+     gpu_numa_node and visible_devices
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -77,7 +79,7 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 12
+SCHEMA = 13
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

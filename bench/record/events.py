@@ -45,6 +45,7 @@ class Rank(TypedDict):
     local_rank: NotRequired[Count]
     pid: NotRequired[Count]
     affinity: NotRequired[list[Count]]
+    numa_nodes: NotRequired[list[Count]]  # of these cores
     threads: NotRequired[Count]
     versions: NotRequired[Texts]
     cpu: NotRequired[Text]
@@ -60,6 +61,10 @@ class Rank(TypedDict):
     cpu_governor: NotRequired[Text | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
+    gpu_index: NotRequired[Count]  # among those that the rank sees
+    gpu_bus: NotRequired[Text | None]  # its PCI address
+    gpu_numa_node: NotRequired[Count | None]
+    visible_devices: NotRequired[Texts]  # the variables that choose among a node's GPUs
     nccl_library: NotRequired[Text]  # the file; its contents are in the host's versions
     gpu_settings: NotRequired[Texts]  # nvidia-smi's words for what its owner may change
     energy_counters: NotRequired[list[LoggedCounter]]  # that it reads

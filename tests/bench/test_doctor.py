@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -76,6 +77,8 @@ def test_a_fit_launch_in_plain_lines() -> None:
     tried = [line.split()[1] for line in lines[-5:-1]]
     assert tried == ["ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]
     assert lines[-1].endswith("0 failure")
+    (places,) = [line for line in lines if line.split()[1] == "places"]
+    assert re.match(r"ok +places +rank 0-1: cores 0.* \(NUMA node [\d, ]+\)$", places)
     assert "..." not in done.stderr
     assert done.stdout.count("launcher") == 1, "rank 0 speaks for all"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.launch.world import Launch
-from bench.tools.doctor import exchange, machine, process, ranks
+from bench.tools.doctor import exchange, machine, places, process, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, ok
 from bench.tools.doctor.mailbox import Meeting
 from bench.tools.setup.origin import CONDA
@@ -206,6 +206,7 @@ def rank(number: int, size: int = 4, **facts: Any) -> dict[str, Any]:
     local = number % 2
     sound: dict[str, Any] = {"rank": number, "size": size, "local_rank": local, "local_size": 2}
     sound |= {"hostname": f"n{number // 2}", "cpu": "x", "cpus_on_node": 8, "devices": []}
+    sound |= {"numa_nodes": [local], "device_nodes": [], "visible_devices": {}}
     sound |= {"versions": {"torch": "2.13"}, "default_threads": {"OMP_NUM_THREADS": None}}
     return sound | {"affinity": list(range(4 * local, 4 * local + 4))} | facts
 
@@ -257,6 +258,55 @@ def test_gpus() -> None:
     assert found(["a"], ["b"]) == ["ok"], "each sees its own"
     assert found(["a"], ["a"]) == ["failure"], "both see the same"
     assert found([], ["a", "b"]) == ["failure"]
+
+
+def test_places_of_ranks_that_are_alike_stand_together() -> None:
+    four = [rank(number) for number in range(4)]
+    text = "rank 0, 2: cores 0-3 (NUMA node 0); rank 1, 3: cores 4-7 (NUMA node 1)"
+    assert places.find(four, 3) == [ok("places", text)]
+    seen = {"devices": ["a", "b"], "device_nodes": [0, None], "numa_nodes": []}
+    seen["visible_devices"] = {"CUDA_VISIBLE_DEVICES": "2,3"}
+    (first, second) = (rank(number, 2, affinity=[0, 1, 2, 3], **seen) for number in range(2))
+    (one,) = places.find([first, second], 1)
+    assert one.text.split("; ")[0] == (
+        "rank 0: cores 0-3 (NUMA node not known), GPU 0 of 2 (NUMA node 0), "
+        "CUDA_VISIBLE_DEVICES=2,3"
+    )
+    assert "GPU 1 of 2 (NUMA node not known)" in one.text
+
+
+def test_cores_far_from_the_gpu(tmp_path: Path) -> None:
+    (tmp_path / "bus/pci/devices/0000:1b:00.0").mkdir(parents=True)
+    (tmp_path / "bus/pci/devices/0000:1b:00.0/numa_node").write_text("1\n")
+    facts = {"devices": ["a", "b"], "buses": ["0000:1b:00.0", None]}
+    seen = places.devices(facts, {"HIP_VISIBLE_DEVICES": "0,1"}, tmp_path)
+    assert seen["device_nodes"] == [1, None]
+    assert seen["visible_devices"] == {"HIP_VISIBLE_DEVICES": "0,1"}
+    assert places.devices({}, {}, tmp_path)["device_nodes"] == []
+    crossed = [rank(n, 2, devices=["a", "b"], device_nodes=[1, 0]) for n in range(2)]
+    (_, far) = places.find(crossed, 1)
+    assert (far.name, far.level) == ("places", "warning")
+    assert far.text.startswith("rank 0-1: cores (NUMA node 0) and GPU (NUMA node 1) are apart")
+    either = [
+        rank(n, 2, devices=["a", "b"], device_nodes=[1, 0], numa_nodes=[0, 1]) for n in (0, 1)
+    ]
+    assert levels(places.find(either, 1)) == ["ok"], "cores of both nodes"
+
+
+def test_bound_ranks_that_share_cores_of_a_larger_node() -> None:
+    def shared(*affinity: list[int], cpus_on_node: int = 8) -> list[str]:
+        two = [rank(n, 2, affinity=a, cpus_on_node=cpus_on_node) for n, a in enumerate(affinity)]
+        return levels(places.find(two, 1))
+
+    assert shared([0, 1, 2], [2, 3, 4]) == ["ok", "warning"]
+    assert shared([0, 1], [0, 1]) == ["ok", "warning"], "too few for both"
+    assert shared([0, 1], [0, 1], cpus_on_node=2) == ["ok"], "the machine has no more"
+    assert shared([*range(8)], [*range(8)]) == ["ok"], "not bound"
+    assert shared([*range(4)], [*range(4)]) == ["ok"], "a job's part of a node"
+    apart = [rank(n, 2, hostname=f"n{n}", affinity=[0, 1]) for n in range(2)]
+    assert levels(places.find(apart, 1)) == ["ok"], "of two hosts"
+    (_, found) = places.find([rank(n, 2, affinity=[n, n + 1]) for n in range(2)], 1)
+    assert found.text == "ranks 0 and 1 share core(s) 1 of the 8 of n0"
 
 
 def test_absent_ranks_and_silent_hosts() -> None:

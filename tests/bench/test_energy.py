@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -278,11 +279,14 @@ def test_a_node_is_charged_to_the_world_whose_turn_it_is(counting: Path, tmp_pat
 
 @pytest.mark.ranks
 def test_where_nothing_counts_the_report_says_why(tmp_path: Path) -> None:
+    for core in os.sched_getaffinity(0):
+        (tmp_path / f"none/devices/system/cpu/cpu{core}/node3").mkdir(parents=True)
     words = [*SHORT, "--backend", "ddp", "--sysfs", str(tmp_path / "none")]
     done = bench(2, *words, "--log-path", str(tmp_path / "study" / "run.jsonl"))
     assert done.returncode == 0, done.stderr
     run = read_run(tmp_path / "study" / "run.jsonl")
     assert not any("energy_counts" in window for window in run.windows)
+    assert [rank["numa_nodes"] for rank in run.host["ranks"]] == [[3], [3]]
     assert main(["report", str(tmp_path / "study"), "--out", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "report.md").read_text()
     absent = (

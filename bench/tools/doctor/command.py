@@ -21,7 +21,7 @@ from bench.launch import provenance
 from bench.launch.resources import require_unmodified
 from bench.launch.world import Launch, discover, meeting_folder
 from bench.record.quiet import Watch
-from bench.tools.doctor import exchange, machine, process, ranks
+from bench.tools.doctor import exchange, machine, places, process, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, refused, warning
 from bench.tools.doctor.mailbox import Meeting
 from bench.tools.doctor.options import Doctor, parse
@@ -147,9 +147,9 @@ def _look(options: Doctor, launch: Launch) -> dict[str, Any]:
     others = watch.others()
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     return {
-        **provenance.describe_rank(launch, options.config.threads),
+        **provenance.describe_rank(launch, options.config.threads, options.config.sysfs),
         "default_threads": {**threads, "torch": seen.get("torch_threads")},
-        "devices": seen.get("devices", []),
+        **places.devices(seen, os.environ, options.config.sysfs),
         "mpi": seen.get("mpi"),
         "seat": uuid.uuid4().hex,
         "others": others and others._asdict(),
@@ -201,7 +201,7 @@ def _lead(options: Doctor, launch: Launch, answer: _Answer) -> None:
         one_world += ranks.compare(everybody)
         answer.add(one_world)
         answer.add(ranks.cores(everybody, options.config.threads) + ranks.quiet(everybody))
-        answer.add(ranks.devices(everybody))
+        answer.add(ranks.devices(everybody) + places.find(everybody, options.config.threads))
         cells = exchange.cells(launch, options.cells, len(lead["devices"]))
         if any(finding.name == "ranks" and finding.level == "failure" for finding in one_world):
             text = f"{', '.join(cells)} not tried: the ranks are not one world"

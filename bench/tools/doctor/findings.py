@@ -55,12 +55,12 @@ def merge(by_rank: Mapping[int, Sequence[Finding]]) -> list[Finding]:
         merged += [] if bad else [next(iter(same))]
         for finding in bad:
             some = len(same[finding]) < len(by_rank)
-            where = f"on rank {_ranges(same[finding])}: " if some else ""
+            where = f"on rank {ranges(same[finding])}: " if some else ""
             merged.append(Finding(name, finding.level, where + finding.text, finding.cure))
     return merged
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Sequence[int]) -> str:
     """[0, 1, 2, 5] -> '0-2, 5'."""
     spans: list[list[int]] = []
     for number in numbers:

@@ -13,6 +13,7 @@ from typing import Any
 from bench.backends import nccl
 from bench.backends.catalogue import CATALOGUE
 from bench.config import UsageError
+from bench.launch import gpu
 from bench.tools.doctor import process
 from bench.tools.setup.origin import origin
 
@@ -24,6 +25,7 @@ def torch() -> dict[str, Any]:
     if torch.cuda.is_available():
         devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
         facts["devices"] = [str(getattr(device, "uuid", device.name)) for device in devices]
+        facts["buses"] = [gpu.bus_address(device) for device in devices]
     return facts
 
 

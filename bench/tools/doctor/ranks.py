@@ -10,6 +10,7 @@ from typing import Any
 from bench.backends.catalogue import cells
 from bench.launch.world import Launch
 from bench.record.quiet import Others
+from bench.tools.doctor import places
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
 RankFacts = Mapping[str, Any]
@@ -93,14 +94,14 @@ def compare(ranks: Sequence[RankFacts]) -> list[Finding]:
 
 def _unlike(ranks: Sequence[RankFacts]) -> Iterator[Finding]:
     sizes = sorted({r["size"] for r in ranks})
-    places = sorted((r["hostname"], r["local_rank"]) for r in ranks)
+    seats = sorted((r["hostname"], r["local_rank"]) for r in ranks)
     present = Counter(r["hostname"] for r in ranks)
     wrong = sorted({r["hostname"] for r in ranks if r["local_size"] != present[r["hostname"]]})
     if len(sizes) > 1:
         text = f"disagree about the world's size: {sizes}"
         yield failure("ranks", text, "start all of them with one command")
-    elif len(set(places)) < len(places):
-        yield failure("ranks", f"share a place (host, local rank): {places}", _OWN_NAME)
+    elif len(set(seats)) < len(seats):
+        yield failure("ranks", f"share a place (host, local rank): {seats}", _OWN_NAME)
     elif wrong:
         text = f"local size and ranks present differ on {', '.join(wrong)}"
         yield failure("ranks", text, _OWN_NAME)
@@ -169,7 +170,7 @@ def devices(ranks: Sequence[RankFacts]) -> list[Finding]:
         if count != 1 and count < r["local_size"]:
             text = f"rank {r['rank']} sees {count} GPU(s) for {r['local_size']} ranks of "
             return [failure("GPUs", text + r["hostname"], cure)]
-    used = {r["devices"][0 if len(r["devices"]) == 1 else r["local_rank"]] for r in ranks}
+    used = {r["devices"][places.device(r)] for r in ranks}
     if len(used) != len(ranks):
         return [failure("GPUs", f"{len(ranks)} ranks would use {len(used)} GPU(s)", cure)]
     return [ok("GPUs", f"one for each of {len(ranks)} ranks")]
