@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.instrument.energy import EnergyReading
+from bench.instrument.nvml import Clocks
 from bench.launch import cores
 from bench.lifecycle.turns import Turns
 from bench.record import RunLog
@@ -23,23 +24,27 @@ def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
     """
     config, backend, step, watch = rig.config, rig.backend, rig.step, rig.place.stopwatch()
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
+    gpu = Clocks(rig.place.uuid)
     _record(rig, log, "warmup", 0, _warm_up(rig, watch, turns))
     for index in range(config.windows):
         turns.pass_on(backend.barrier)
         if config.lead_in_steps:
             lead_in = time_steps(step, config.lead_in_steps, watch).step_seconds
             _record(rig, log, "lead_in", index, lead_in)
-        before, edge = cores.ticks(), rig.meters.edge()
+        before, edge, clock = cores.ticks(), rig.meters.edge(), gpu.edge()
         backend.barrier()
         window = time_steps(step, steps, watch)
-        busy = cores.busy_share(before, cores.ticks())
+        busy, clocks = cores.busy_share(before, cores.ticks()), gpu.since(clock)
         seconds = backend.reduce_scalar(window.seconds, "max")  # when all ranks are done
         energy = rig.meters.since(edge)
         _record(rig, log, "window", index, window.step_seconds)
         input_seconds = backend.gather(sum(rig.samples.wait_seconds[-steps:]))
-        shares, readings = zip(*backend.gather((busy, energy)), strict=True)
+        shares, readings, clocks_of_ranks = zip(
+            *backend.gather((busy, energy, clocks)), strict=True
+        )
         observed = {"input_seconds": input_seconds, "busy_share": [*shares]}
         observed |= _energy(readings)
+        observed |= {"clocks": [*clocks_of_ranks]} if any(clocks_of_ranks) else {}
         log.write("window", index=index, steps=steps, seconds=seconds, **observed)
         progress(index + 1, config.windows, images / seconds)
     turns.end(backend.barrier)

@@ -7,17 +7,15 @@ Node Power Data", NVML's total energy consumption.
 
 from __future__ import annotations
 
-import ctypes
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.launch.gpu import full_name
+from bench.instrument.nvml import Nvml
 from bench.record.events import MOST_INTEGER, Scope
 
-_NVML = "libnvidia-ml.so.1"
 # seconds between two edges of a window, and [before, after] of each counter
 EnergyReading = tuple[float, list[list[int | None]]]
 
@@ -97,7 +95,8 @@ def meters_of(sysfs: Path, gpu_uuid: str | None, *, first_of_node: bool) -> Mete
             absent += [] if meters_of_kind else [f"no {sysfs / place}"]
     if gpu_uuid is not None:
         try:
-            meters.append(_nvml(full_name(gpu_uuid)))
+            # millijoules since its driver was loaded
+            meters.append(Meter("NVML", "device", 1e-3, None, Nvml(gpu_uuid).energy_mj))
         except OSError as error:
             absent.append(f"NVML: {error}")
     return Meters(meters, absent)
@@ -136,25 +135,3 @@ def _cray(sysfs: Path) -> Iterator[Meter]:
         if re.fullmatch(r"energy|accel\d+_energy", path.name):
             scope: Scope = "node" if path.name == "energy" else "beside"
             yield Meter(f"pm_counters {path.name}", scope, 1.0, None, _first_number(path))
-
-
-def _nvml(uuid: str) -> Meter:
-    """A GPU in millijoules since its driver was loaded. Raises OSError where NVML has it not."""
-    library = ctypes.CDLL(_NVML)
-    device, count = ctypes.c_void_p(), ctypes.c_ulonglong()
-
-    def call(function: str, *arguments: Any) -> None:
-        try:
-            code = getattr(library, function)(*arguments)
-        except AttributeError:  # an old library, or a stub
-            raise OSError(f"{function} is not in {_NVML}") from None
-        if code:
-            raise OSError(code, f"{function} returned {code}")
-
-    def read() -> int:
-        call("nvmlDeviceGetTotalEnergyConsumption", device, ctypes.byref(count))
-        return count.value
-
-    call("nvmlInit_v2")
-    call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(device))
-    return Meter("NVML", "device", 1e-3, None, read)

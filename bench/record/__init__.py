@@ -23,7 +23,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  12  each rank names the energy counters that it reads, and those that it cannot; where there are
      any, window has energy_seconds and energy_counts. end has flops_per_image
  13  each rank has numa_nodes, those of its cores, and on a GPU where that is: gpu_index, gpu_bus,
-     gpu_numa_node and visible_devices
+     gpu_numa_node and visible_devices. Where NVML tells, window has clocks
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -37,7 +37,9 @@ Events in order; every number as measured, seconds unrounded (bench/record/event
           `begin` (only with observe=framework; end then has evidence: what it says of a step)
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
           what each rank waited for data; busy_share: of that time, its cores (null: not known);
-          energy_counts: of each rank's counters before and after, energy_seconds apart
+          energy_counts: of each rank's counters before and after, energy_seconds apart; clocks:
+          of each rank's GPU, before and after, sm_mhz and how long its clock has been lowered since
+          its driver was loaded: power_ns, thermal_ns, hw_thermal_ns, hw_power_brake_ns
   epoch   training, index, steps; seconds: the slowest rank's, without the judging; loss: mean of
           the steps, over ranks; correct of held_out: samples that were never trained on;
           parameters_equal: on all ranks (only with epochs; after the windows, and each training

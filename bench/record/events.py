@@ -23,6 +23,8 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
+_PAIR = Field(min_length=2, max_length=2)  # before and after
+
 # of an energy counter: all of a node; a part of it that no other part holds; the GPU of one rank;
 # or what one of these holds already, or nobody knows
 Scope = Literal["node", "part", "device", "beside"]
@@ -169,6 +171,7 @@ class Window(TypedDict):
     busy_share: NotRequired[list[Share | None]]
     energy_seconds: NotRequired[list[Duration | None]]  # between a rank's two readings
     energy_counts: NotRequired[list[list[list[Count | None]]]]  # [rank][counter][before, after]
+    clocks: NotRequired[list[dict[Text, Annotated[list[Count | None], _PAIR]]]]  # of a rank's GPU
 
 
 class Epoch(TypedDict):

@@ -17,6 +17,7 @@ from bench.study import stats
 from bench.study.definition import Study
 from plots.analyse import (
     breakdown,
+    clocks,
     comparability,
     resources,
     served,
@@ -73,6 +74,7 @@ def row_of(run: Run, study: Study) -> RunRow:
         "trainings": trainings.of_run(run),
         "served": served.of_run(run),
         "resources": resources.of_run(run),
+        "clocks": clocks.of_run(run),
         "processes": run.processes,
         "renamed": written is None or written.name != run.path.name,
     }

@@ -11,14 +11,19 @@ import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from bench.instrument.energy import Meters, meters_of
+from bench.instrument.nvml import Clocks
 from bench.lifecycle.turn_table import VARIABLE, Place
 from bench.record import Run, read_run
 from bench.tools.doctor import machine
+from bench.train import device
 from plots.__main__ import main
+from tests.bench import tiny
 from tests.bench.ranks import ROOT, bench, environment, mpirun
 
 # name, count and range as Documentation/power/powercap shows them; the zones of a 2-socket server
@@ -144,23 +149,34 @@ print(json.dumps([meters.record(), meters.since(meters.edge())]))
 """
 
 
-def nvml(folder: Path, uuid: str, *flags: str) -> list[object]:
-    """What a process says that finds the stub of NVML."""
+ASK_CLOCKS = """
+import json, sys
+from bench.instrument.nvml import Clocks
+clocks = Clocks(sys.argv[1])
+print(json.dumps(clocks.since(clocks.edge())))
+"""
+
+
+def stub(folder: Path, *flags: str) -> dict[str, str]:
+    """Variables with which a process finds the stub of NVML."""
     gcc = str(shutil.which("gcc"))
     source, library = Path(__file__).with_name("nvml_stub.c"), folder / "libnvidia-ml.so.1"
     subprocess.run([gcc, *flags, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    env = environment({"LD_LIBRARY_PATH": str(folder)})
-    command = [sys.executable, "-c", ASK, uuid]
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def nvml(folder: Path, uuid: str, *flags: str, ask: str = ASK) -> Any:
+    """What a process says that finds the stub of NVML."""
+    env = environment(stub(folder, *flags))
+    command = [sys.executable, "-c", ask, uuid]
     done = subprocess.run(command, env=env, cwd=ROOT, check=True, capture_output=True)
-    answer: list[object] = json.loads(done.stdout)
-    return answer
+    return json.loads(done.stdout)
 
 
 def test_a_gpu_is_read_in_millijoules_through_nvml(tmp_path: Path) -> None:
     record, reading = nvml(tmp_path, "7a")
     counter = {"name": "NVML", "scope": "device", "joules": 1e-3, "wraps_at": None}
     assert record == {"energy_counters": [counter], "energy_absent": []}
-    assert isinstance(reading, list)
     assert reading[1] == [[5_000_003_000, 5_000_004_500]]  # the first reading tells that it works
 
 
@@ -175,6 +191,19 @@ def test_an_nvml_without_that_counter_is_named(tmp_path: Path) -> None:
     record, _ = nvml(tmp_path, "7a", "-DnvmlDeviceGetTotalEnergyConsumption=another")
     wrong = "NVML: nvmlDeviceGetTotalEnergyConsumption is not in libnvidia-ml.so.1"
     assert record == {"energy_counters": [], "energy_absent": [wrong]}
+
+
+def test_a_gpus_clock_and_what_lowered_it(tmp_path: Path) -> None:
+    read = nvml(tmp_path, "7a", ask=ASK_CLOCKS)
+    assert read == {
+        "sm_mhz": [1755, 1755],
+        "power_ns": [9_000_000_000, 10_000_000_000],  # after a first reading, as above
+        "thermal_ns": [0, 0],
+    }
+    assert nvml(tmp_path, "b8", ask=ASK_CLOCKS) == {}, "a GPU that NVML does not know"
+    old = nvml(tmp_path, "7a", "-DnvmlDeviceGetFieldValues=another", ask=ASK_CLOCKS)
+    assert old == {"sm_mhz": [1755, 1755]}
+    assert Clocks(None).since(Clocks(None).edge()) == {}
 
 
 def test_the_doctor_says_what_will_be_read(tmp_path: Path) -> None:
@@ -275,6 +304,31 @@ def test_a_node_is_charged_to_the_world_whose_turn_it_is(counting: Path, tmp_pat
     assert len(charged) == 8
     assert all(before < after for before, after in charged)
     assert all(first[1] <= second[0] for first, second in pairwise(charged)), "counted twice"
+
+
+def on_the_stubs_gpu(classes: int) -> torch.nn.Module:
+    """A model after whose making a rank takes its CPU for the GPU that the stub knows."""
+    device.Cpu.uuid = "7a"
+    return tiny.plain(classes)
+
+
+@pytest.mark.ranks
+def test_from_the_clocks_of_a_stub_to_the_report(tmp_path: Path) -> None:
+    log = tmp_path / "study" / "run.jsonl"
+    words = [*SHORT, "--backend", "ddp", "--sysfs", str(tmp_path), "--log-path", str(log)]
+    words += ["--model", "tests.bench.test_energy:on_the_stubs_gpu"]
+    done = bench(2, *words, extra=stub(tmp_path))
+    assert done.returncode == 0, done.stderr
+    run = read_run(log)
+    assert run.problem is None
+    assert [len(window["clocks"]) for window in run.windows] == [2] * 4
+    edges = [tuple(window["clocks"][1]["power_ns"]) for window in run.windows]
+    assert all(after - before == 10**9 for before, after in edges)
+    assert all(after < before for (_, after), (before, _) in pairwise(edges))
+    assert main(["report", str(log.parent), "--out", str(tmp_path / "out")]) == 0
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "clocks lowered by power in 4 of 4 windows" in text
+    assert "ddp/mpi 4 by power, 0 by heat of 4 windows, 1755 to 1755 MHz" in text
 
 
 @pytest.mark.ranks
