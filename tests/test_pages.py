@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PROMISED = {
     "bench parity": "parity holds: equal bit for bit",
     "plots settled results/local": r"DDP faster: \S+ % \[",
-    "bench collectives": r"all_reduce",
+    "--one-rank": r"^(ok|warning) +speed-up +ddp/mpi: 2 ranks process at most \d",
     "read_run": r"^0 \d+\.\d+ ms in the middle",
     "plots proposal": r"DDP over MPI, strong scaling(.|\n)*efficiency \[95 %\]",
     "published.md": r"\| ",

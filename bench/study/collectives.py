@@ -112,6 +112,14 @@ class Measured:
         return sorted((t for t in self.timed if t.kind == kind), key=lambda t: t.bytes)
 
 
+def efficiencies(step_s: float, exchange_s: float) -> tuple[float, float]:
+    """Of weak scaling, where nothing of the exchange is hidden behind a step, and where all is.
+
+    T / (T + X) and T / max(T, X), of a step T of one rank and an all-reduce X of all gradients.
+    """
+    return step_s / (step_s + exchange_s), step_s / max(step_s, exchange_s)
+
+
 def slowest(seconds: Sequence[Sequence[float]]) -> tuple[float, ...]:
     """Of each repetition, from seconds [rank][repetition]."""
     return tuple(max(ranks) for ranks in zip(*seconds, strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from bench.study import stats
-from bench.study.collectives import Measured, fit
+from bench.study.collectives import Measured, efficiencies, fit
 from plots.analyse.points import NotCompared, PointRow, Table, by_point, describe
 from plots.analyse.scaling import distributed
 
@@ -17,9 +17,8 @@ def bounds(
 ) -> Iterator[PointRow]:
     """For every distributed point whose cell and ranks have a log, from the same processor.
 
-    `exchange_seconds` are of one all-reduce of all gradients, on the fitted line; the efficiency is
-    T(1) / (T(1) + exchange) where all of it is visible, and T(1) / max(T(1), exchange) where it is
-    hidden. T(1) is a step of the plain process; of strong scaling, its share of a rank.
+    `exchange_seconds` are of one all-reduce of all gradients, on the fitted line. T, from which
+    efficiencies follow, is a step of the plain process; of strong scaling, its share of a rank.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):
@@ -41,14 +40,14 @@ def bounds(
             seconds = [m.step_seconds for m in table.blocks[plain].values()]
             alone = stats.geometric_mean(seconds).value
             compute = alone if curve == "weak" else alone / point.world_size
-            visible = compute / (compute + exchange)
+            visible, hidden = efficiencies(compute, exchange)
             values = {
                 "curve": curve,
                 "gradient_bytes": int(size),
                 "exchange_seconds": exchange,
                 "visible_efficiency": visible,
                 "visible_speedup": visible * point.world_size,
-                "hidden_efficiency": compute / max(compute, exchange),
+                "hidden_efficiency": hidden,
             }
             yield PointRow(point, values)
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.bench import ranks
 from tests.bench.ranks import ROOT, environment, mpich, mpirun, run
+from tests.plots import logs
 
 pytestmark = pytest.mark.ranks
 
@@ -47,8 +48,11 @@ def failures(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     return found
 
 
-def test_a_fit_machine_alone() -> None:
-    findings = said(run([*ALONE, "--cells", "horovod/mpi,ddp/gloo"]), 0)
+def test_a_fit_machine_alone(tmp_path: Path) -> None:
+    log = logs.write(tmp_path / "one.jsonl", logs.config("single", 1), 3600.0)
+    logs.edit(log, '"workload": {}', '"workload": {"gradient_bytes": 4000000}')
+    command = [*ALONE, "--cells", "horovod/mpi,ddp/gloo", "--one-rank", str(log)]
+    findings = said(run(command), 0)
     good = {"launcher", "libraries", "Horovod", "interface", "host name", "data", "folder"}
     good |= {"mpirun", "horovod/mpi", "ddp/gloo"}
     assert {f["name"] for f in findings if f["level"] == "ok"} >= good
@@ -62,6 +66,14 @@ def test_a_fit_machine_alone() -> None:
     (tried,) = [f["text"] for f in findings if f["name"] == "horovod/mpi"]
     assert "2 ranks average 4 MiB" in tried
     assert "Open MPI" in tried
+    bounds = [f for f in findings if f["name"] == "speed-up"]
+    assert [(f["level"], f["text"].split(":")[0]) for f in bounds] == [
+        ("ok", "horovod/mpi"),
+        ("ok", "ddp/gloo"),
+    ]
+    hour = "2 ranks process at most 2.00 times the images of one if nothing of the exchange is "
+    hour += "hidden, 2.00 times if all is: a step takes 3.6e+06 ms, an all-reduce of its 4 MB of"
+    assert all(hour in f["text"] for f in bounds)
 
 
 def test_a_fit_launch_in_plain_lines() -> None:
@@ -226,7 +238,14 @@ def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> No
     assert "trying ddp/mpi" in found["doctor"]
 
 
-WRONG = ("--cells=ddp/pigeon", "--world-size=0", "--limit-s=x", "--dataset=svhn", "--bogus")
+WRONG = (
+    "--cells=ddp/pigeon",
+    "--world-size=0",
+    "--limit-s=x",
+    "--dataset=svhn",
+    "--bogus",
+    "--one-rank=/nowhere.jsonl",
+)
 
 
 @pytest.mark.parametrize("option", WRONG)

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from bench.config import UsageError
 from bench.launch.world import Launch
 from bench.tools.doctor import exchange, machine, places, process, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, ok
 from bench.tools.doctor.mailbox import Meeting
+from bench.tools.doctor.options import OneRank, parse
 from bench.tools.setup.origin import CONDA
+from tests.plots import logs
 
 HERE = ["lo", "eth0", "ib0"]
 
@@ -189,6 +192,45 @@ def test_a_try_names_the_nccl_and_what_it_took() -> None:
     text = exchange.judge("ddp/nccl", {0: answer, 1: answer}, 2).text
     taken = "nccl library sha256 0123456789ab, nccl transport P2P/CUMEM"
     assert text.endswith(f"with nccl 2.29.3, {taken}")
+
+
+def test_how_much_faster_more_ranks_can_be() -> None:
+    """A step of 30 ms: 4 ranks reach 4 x 30 / 40 of one, or 4, with an exchange of 10 ms."""
+    alone = OneRank(0.030, 102_000_000, "cuda")
+
+    def bound(exchange_s: float, cell: str = "ddp/nccl", size: int = 4) -> list[Finding]:
+        return [*exchange.bound(cell, {0: {"exchange_s": exchange_s}}, size, alone)]
+
+    (fast,) = bound(0.010)
+    assert (fast.name, fast.level) == ("speed-up", "ok")
+    assert fast.text.startswith("ddp/nccl: 4 ranks process at most 3.00 times the images of one")
+    assert fast.text.endswith(
+        "4.00 times if all is: a step takes 30 ms, an all-reduce of its 102 MB of gradients 10 ms"
+    )
+    (slow,) = bound(0.150)
+    assert slow.level == "warning"
+    assert "at most 0.67 times" in slow.text
+    assert "0.80 times if all is" in slow.text
+    assert bound(0.010, "ddp/mpi") == [], "the step was a GPU's, the exchange is a CPU's"
+    assert bound(0.010, size=1) == []
+    assert [*exchange.bound("ddp/nccl", {0: {"error": "no"}}, 4, alone)] == []
+    assert [*exchange.bound("ddp/nccl", {0: {"exchange_s": 1.0}}, 4, None)] == []
+
+
+def test_only_a_training_of_one_rank_tells_a_step(tmp_path: Path) -> None:
+    log = logs.write(tmp_path / "one.jsonl", logs.config("single", 1), 0.5)
+    logs.edit(log, '"workload": {}', '"workload": {"gradient_bytes": 4000}')
+    alone = parse(["--one-rank", str(log)]).alone
+    assert alone is not None
+    assert (alone.gradient_bytes, alone.device) == (4000, "cpu")
+    assert alone.step_s == pytest.approx(0.5)
+    two = logs.write(tmp_path / "two.jsonl", logs.config("ddp/mpi", 2), 0.5)
+    logs.edit(two, '"workload": {}', '"workload": {"gradient_bytes": 4000}')
+    torn = tmp_path / "torn.jsonl"
+    torn.write_text(log.read_text()[:900])
+    for wrong in (two, torn):
+        with pytest.raises(UsageError, match="; name a log of python -m bench"):
+            parse(["--one-rank", str(wrong)]).alone  # noqa: B018
 
 
 def test_data(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def main(argv: list[str]) -> int:
         half_set = [refused("launcher", error)]
     try:
         options = parse(argv)
+        _ = options.alone  # read now: a log that tells nothing is wrong input
     except UsageError as error:
         if launch is None or launch.rank == 0:
             print(f"error: {error}", file=sys.stderr, flush=True)
@@ -215,6 +216,7 @@ def _lead(options: Doctor, launch: Launch, answer: _Answer) -> None:
             for cell in group:
                 answers = meeting.hear(f"trial.{cell}", range(launch.size), options.limit_s)
                 answer.add([exchange.judge(cell, answers, launch.size)])
+                answer.add(exchange.bound(cell, answers, launch.size, options.alone))
         # the plan must not go before everybody has read it
         meeting.hear("left", set(present) - {0}, _LEAVE_S)
 

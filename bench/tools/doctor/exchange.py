@@ -10,10 +10,11 @@ from typing import Any
 from bench.backends.catalogue import CATALOGUE, engines
 from bench.launch import launcher
 from bench.launch.world import Launch
+from bench.study.collectives import efficiencies
 from bench.tools.doctor import process
-from bench.tools.doctor.findings import Finding, failure, ok
+from bench.tools.doctor.findings import Finding, failure, ok, warning
 from bench.tools.doctor.mailbox import Meeting
-from bench.tools.doctor.options import Doctor
+from bench.tools.doctor.options import Doctor, OneRank
 from bench.tools.doctor.ranks import NO_MPI
 
 ALONE_RANKS = 2
@@ -55,7 +56,9 @@ def alone(
         say(f"trying {cell} on {ALONE_RANKS} ranks of this machine (at most {options.limit_s:g} s)")
         command = [*start, *_words([cell], ALONE_RANKS, options)]
         answers, problem = process.run(command, env, options.limit_s)
-        yield judge(cell, {answer["rank"]: answer for answer in answers}, ALONE_RANKS, problem)
+        by_rank = {answer["rank"]: answer for answer in answers}
+        yield judge(cell, by_rank, ALONE_RANKS, problem)
+        yield from bound(cell, by_rank, ALONE_RANKS, options.alone)
 
 
 def take_part(group: Sequence[str], launch: Launch, options: Doctor, meeting: Meeting) -> None:
@@ -73,7 +76,38 @@ def _words(cells: Sequence[str], world_size: int, options: Doctor) -> list[str]:
     fields = options.config.model_dump(mode="json", include={"threads", "rendezvous_dir"})
     fields |= {"world_size": world_size, "rendezvous_timeout_s": options.limit_s / 2}
     worker = "bench.tools.doctor.exchange_worker"
-    return [worker, json.dumps(fields), ",".join(cells), str(options.limit_s)]
+    size = options.alone.gradient_bytes if options.alone else 0
+    return [worker, json.dumps(fields), ",".join(cells), str(options.limit_s), str(size)]
+
+
+def bound(
+    cell: str, answers: Mapping[int, Mapping[str, Any]], size: int, alone: OneRank | None
+) -> Iterator[Finding]:
+    """How much faster than `alone` a world of `size` can be at most, at the same batch per rank.
+
+    N times the efficiencies of `bench.study.collectives`; nothing where the exchange was not timed,
+    or on another device than `alone`.
+    """
+    exchange_s = answers.get(0, {}).get("exchange_s")
+    if alone is None or exchange_s is None or size < 2 or device(cell) != alone.device:
+        return
+    visible, hidden = (size * e for e in efficiencies(alone.step_s, exchange_s))
+    step, mb = f"{1000 * alone.step_s:.3g} ms", f"{alone.gradient_bytes / 1e6:.3g} MB"
+    text = (
+        f"{cell}: {size} ranks process at most {visible:.2f} times the images of one if nothing of "
+        f"the exchange is hidden, {hidden:.2f} times if all is: a step takes {step}, an "
+        f"all-reduce of its {mb} of gradients {1000 * exchange_s:.3g} ms"
+    )
+    if exchange_s > alone.step_s:
+        cure = "use more images per rank, --compression fp16, or a faster network"
+        yield warning("speed-up", f"{text}, which no step can hide", cure)
+    else:
+        yield ok("speed-up", text)
+
+
+def device(cell: str) -> str:
+    """Where a cell's gradients are."""
+    return "cuda" if cell.endswith("/nccl") else "cpu"
 
 
 def judge(

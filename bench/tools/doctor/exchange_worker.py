@@ -9,6 +9,7 @@ import sys
 import time
 from typing import Any
 
+from bench.backends.catalogue import facts
 from bench.config import RunConfig, UsageError, make_config
 from bench.launch.resources import environment
 from bench.launch.world import Launch, discover
@@ -17,10 +18,11 @@ from bench.tools.doctor import process
 FLOATS = 2**20
 _SECONDS = 1.0
 _MOST = 1000  # steps
+_TIMES = 5  # of all gradients
 
 
-def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
-    """The try of one cell. Raises whatever goes wrong, a wrong mean included."""
+def attempt(config: RunConfig, launch: Launch, size: int) -> dict[str, Any]:
+    """The try of one cell, and an all-reduce of `size` bytes. Raises whatever goes wrong."""
     import torch
 
     from bench import backends
@@ -55,11 +57,30 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
     seconds = step_seconds(session, max(3, min(_MOST, count)))
     versions = backend.versions
     del session  # it must be gone before its process group
+    timed = _all_reduce(config, size, backend, place, launch.rank)
     backend.close()
-    return {"ms": seconds * 1000, "bytes": 4 * FLOATS, "versions": versions}
+    return {"ms": seconds * 1000, "bytes": 4 * FLOATS, "versions": versions, **timed}
 
 
-def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
+def _all_reduce(
+    config: RunConfig, size: int, backend: Any, place: Any, rank: int
+) -> dict[str, float]:
+    """Median seconds of the slowest rank, empty where none was wanted or the backend has none of
+    its own. Raises RuntimeError on a wrong sum.
+    """
+    if not (size and facts(config.backend).collectives):
+        return {}
+    from bench.backends import collectives
+    from bench.tools.collectives.measure import time_one
+
+    offered = collectives.load(config.backend, config)
+    outcome = time_one(offered, "all_reduce", size, _TIMES, backend, place, rank)
+    if outcome.wrong:
+        raise RuntimeError(f"{outcome.wrong} sums over {config.world_size} ranks came out wrong")
+    return {"exchange_s": outcome.timed.median_s}
+
+
+def main(fields: dict[str, Any], cells: list[str], limit_s: float, size: int) -> None:
     """Try each cell; a try that hangs is ended by SIGALRM, whoever else waits for it."""
     launch = discover(os.environ)
     for cell in cells:
@@ -71,7 +92,7 @@ def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
         try:
             config = make_config(fields)
             os.environ.update(environment(config, launch, len(os.sched_getaffinity(0)), os.environ))
-            answer |= attempt(config, launch)
+            answer |= attempt(config, launch, size)
         except UsageError as error:
             answer |= {"error": error.text, "cure": error.cure}
         except Exception as error:
@@ -82,4 +103,4 @@ def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3]))
+    main(json.loads(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3]), int(sys.argv[4]))
