@@ -15,11 +15,12 @@ from plots.analyse import pauses, quiet
 from plots.analyse.clocks import LOWERED, WindowClocks
 from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
+from plots.analyse.input_rate import input_rates
 from plots.analyse.points import by_point, ranks
 from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis
-from plots.report.format import clean, count, every, ratio, rule, short
+from plots.report.format import clean, count, every, rate, ratio, rule, short
 from plots.report.verdicts import doubts, sides
 
 _MOST_NAMES = 5  # of runs
@@ -40,7 +41,7 @@ def checks(a: Analysis) -> list[Check]:
     """In the order in which a reader asks."""
     data = [_launches(a), *_logs(a), *_work(a), *_parameters(a)]
     machine = [*_turns(a), *_sessions(a), _machine(a), *_clocks(a), *_pauses(a), _steady(a)]
-    return [*data, *machine, *_skew(a)]
+    return [*data, *machine, *_input(a), *_skew(a)]
 
 
 def standing(checked: Sequence[Check]) -> str:
@@ -234,6 +235,16 @@ def _clocks(a: Analysis) -> Iterator[Check]:
     why += f"{'; '.join(each)}."
     worst = "; ".join(f"by {cause} in {n} of {total} windows" for cause, n in lowered.items() if n)
     yield Check(f"clocks lowered {worst}" if worst else "clocks kept", not worst, why)
+
+
+def _input(a: Analysis) -> Iterator[Check]:
+    """Whether training was as fast as its batches can be made, where runs made these alone."""
+    for one in input_rates(a.loaded):
+        where = f"{one.samples_per_rank} images per rank, {ranks(one.world_size)}, "
+        where += f"num_workers={one.num_workers}"
+        why = f"Input alone: {rate(one.alone)} images/s; training: at most {rate(one.trained)}"
+        verb = "is" if one.limits else "is not"
+        yield Check(f"input {verb} the limit", not one.limits, f"{why} ({where}).")
 
 
 def _pauses(a: Analysis) -> Iterator[Check]:

@@ -23,6 +23,7 @@ from plots.analyse.variants import words
 from plots.bundle import check
 from plots.read import runs
 from plots.report import answer
+from plots.report.checks import checks
 from plots.report.write import analysed, summary
 from tests.plots import logs, mutations
 
@@ -315,6 +316,29 @@ def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
     # the other run's workers say nothing about this one
     assert loaded.runs["variant"].tolist() == [()]
     assert loaded.pipelines["log"].tolist() == ["loaded.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("step_s", "input_s", "name"),
+    [(0.01, 0.001, "is not"), (0.091, 0.08, "is not"), (0.099, 0.09, "is")],
+)
+def test_training_beside_its_input_alone(
+    tmp_path: Path, step_s: float, input_s: float, name: str
+) -> None:
+    """Batches that are made in 10, 88 and 91 % of the step's seconds."""
+    for block in range(3):
+        logs.write(tmp_path / f"t{block}.jsonl", logs.config("single", block=block), step_s)
+        run = logs.config("single", block=block, loader_only=True)
+        logs.write(tmp_path / f"i{block}.jsonl", run, input_s)
+    other = logs.config("single", block=0, loader_only=True, num_workers=2)
+    logs.write(tmp_path / "other.jsonl", other, 0.5)  # of no training: nothing is said of it
+    (check,) = [c for c in checks(analyse(load(tmp_path))) if c.name.startswith("input")]
+    assert (check.name, check.holds) == (f"input {name} the limit", name == "is not")
+    assert check.why.endswith("(16 images per rank, 1 rank, num_workers=0).")
+    rates = re.findall(r"[\d,.]+(?= images/s|\s\()", check.why)
+    assert [float(text.replace(",", "")) for text in rates] == [
+        pytest.approx(16 / seconds, rel=1e-3) for seconds in (input_s, step_s)
+    ]
 
 
 def test_pipelines_of_other_conditions_or_doubled_are_not_averaged(tmp_path: Path) -> None:
