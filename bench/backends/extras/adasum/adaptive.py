@@ -18,8 +18,6 @@ class Adasum(Horovod):
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
         broadcast(model.state_dict(), self._hvd)
-        if config.exchange == "off":
-            return Session(model, optimizer)
         wrapped = self._hvd.DistributedOptimizer(
             optimizer,
             named_parameters=model.named_parameters(),
