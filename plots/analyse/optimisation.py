@@ -23,15 +23,15 @@ def beside(runs: pd.DataFrame, usual: Table) -> Iterator[PointRow]:
     `ratio` is of images/s, over the same framework's cell that takes the mean, paired by launch;
     without one, `why`. `exchanged_bytes` are of a step, on each rank; the first run's.
     """
-    own = tabulate(runs)
+    separate = tabulate(runs)
     trained = {row.point: row for row in summarise(runs)}
-    both = Table({**usual.blocks, **own.blocks}, {**usual.curves, **own.curves})
+    both = Table({**usual.blocks, **separate.blocks}, {**usual.curves, **separate.curves})
     for point, rows in sorted(by_point(runs), key=lambda entry: entry[0]):
         backend = facts(point.cell)
         mean = point._replace(cell=parts(point.cell)._replace(backend=backend.beside, arm="").name)
         pair, missing = f"{describe(point)} against {mean.cell}", list[NotCompared]()
-        is_there = mean in usual.blocks
-        blocks = both.shared(mean, point, _MAY_DIFFER, pair, missing) if is_there else []
+        is_measured = mean in usual.blocks
+        blocks = both.shared(mean, point, _MAY_DIFFER, pair, missing) if is_measured else []
         seconds = both.seconds(point, both.blocks[point])
         training = trained.get(point)
         yield PointRow(
@@ -45,7 +45,7 @@ def beside(runs: pd.DataFrame, usual: Table) -> Iterator[PointRow]:
                 "mean_cell": mean.cell,
                 "ratio": both.paired(mean, point, blocks).estimate if blocks else None,
                 "why": "; ".join(dict.fromkeys(one.reason for one in missing))
-                or ("" if is_there else f"no usable run of {mean.cell}"),
+                or ("" if is_measured else f"no usable run of {mean.cell}"),
                 "trainings": training and len(training.trainings),
                 "reached": training and training.reached,
                 "seconds": training and training.seconds,
