@@ -12,7 +12,10 @@ import torch
 from bench.config import UsageError, make_config
 from bench.record import Run, read_run
 from bench.tools import parity
+from bench.tools.doctor import options as doctor
+from slurm.load import read_site
 from tests.bench.ranks import bench, mpirun, run
+from tests.slurm.scripts import shipped
 
 SHARED = {"dataset": "digits", "batch_per_rank": 4, "world_size": 2}
 DIGITS = ("--model", "mlp", "--dataset", "digits", "--image-size", "8", "--batch-per-rank", "8")
@@ -119,6 +122,13 @@ def test_what_they_cannot_do_is_refused(fields: dict[str, Any], line: str) -> No
     with pytest.raises(UsageError, match=line) as caught:
         make_config({**SHARED, **fields})
     assert "\n" not in str(caught.value)
+
+
+def test_looks_for_a_mean_leave_them_out() -> None:
+    with pytest.raises(UsageError, match="'adasum/mpi'"):
+        doctor.parse(["--cells", "ddp/mpi,adasum/mpi"])
+    text, _ = shipped(read_site("testcluster"), "other-optimisation")
+    assert "--cells='ddp/mpi horovod/mpi' #" in text
 
 
 @pytest.mark.parametrize(("backend", "beside"), [("powersgd", "ddp"), ("adasum", "horovod")])
