@@ -37,6 +37,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
+    if launch.rank == 0 and (applies := catalogue.facts(config.backend).applies):
+        say(f"note: {config.cell} applies {applies}: no mean of gradients, so no parity to check")
     _require_trainings(config)
     with assemble(config, launch, log, pulse, turns) as rig:
         facts = _end_facts(rig, log, _train(rig, log, pulse, turns))

@@ -12,7 +12,8 @@ __all__ = ["load_runs", "version"]
 
 
 def load_runs(folder: Path | str) -> "pd.DataFrame":
-    """The usable training runs of a study's folder, one row each, for a notebook.
+    """The usable training runs of a study's folder, one row each, for a notebook; without those of
+    backends that take no mean of the gradients.
 
     The same table as runs.csv. Raises UsageError where no log is usable. Columns:
 

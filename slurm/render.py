@@ -81,8 +81,8 @@ def render_batch(
 
 
 def _exchanging(runs: Runs) -> list[str]:
-    """Cells that a look at the launch tries: it starts ranks alone, no servers."""
-    tried = (run for run in runs if run.config.transport != "none")
+    """Cells that a look at the launch tries: it starts ranks alone, no servers, for a mean."""
+    tried = (run for run in runs if run.config.transport != "none" and run.config.averages)
     return sorted(
         {run.point.cell.partition("@")[0] for run in tried if not run.config.server_processes}
     )

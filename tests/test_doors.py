@@ -128,7 +128,10 @@ def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) ->
 def test_a_backend_is_found_by_its_name_planned_and_reported(tmp_path: Path) -> None:
     """Its module lies on Python's path, and is in the catalogue of every command."""
     shown = python(USERS, "-m", "bench", "--help")
-    assert "--backend {single,ddp,horovod,handwritten,fsdp2,ps,zero1,fourth}" in shown.stdout
+    assert (
+        "--backend {single,ddp,horovod,handwritten,adasum,fsdp2,powersgd,ps,zero1,fourth}"
+        in shown.stdout
+    )
     cells = 'cells = ["single", "fourth/gloo", "horovod/gloo"]'
     sides = f'{cells}\nreference = "horovod"\ncandidate = "fourth"'
     (tmp_path / "small.toml").write_text(re.sub("cells = .*", sides, SMALL))

@@ -34,6 +34,12 @@ class BackendFacts:
     # whether a rank holds a part of each parameter and gradient, or hooks of the forward pass
     # exchange: then no rank computes anything alone
     divides: bool = False
+    # what ranks apply where it is not the mean of their gradients, in words: another optimisation,
+    # so parity is not claimed, and no verdict speaks of it; and the backend of the same framework
+    # that takes the mean
+    applies: str = ""
+    beside: str = ""
+    powers_of_two: bool = False  # whether it can have no other numbers of ranks
     # (field, value) -> why it cannot do that, and the way out; of `...`: any but the default
     refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()  # whose versions a log records

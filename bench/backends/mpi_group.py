@@ -116,7 +116,10 @@ class MpiGroup(dist.ProcessGroup):
             else:
                 future.set_result(result)
 
-        self._calls.put(call)
+        if threading.current_thread() is self._thread:
+            call()  # a hook's callback, which waits for it here
+        else:
+            self._calls.put(call)
         work: dist.Work = _create_work_from_future(future)
         return work
 

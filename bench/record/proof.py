@@ -16,7 +16,6 @@ CHECKS = (*LOADED, "loss_finite", "parameters_equal", "loss_bounded", "parity")
 # of a run whose compute slept: it has no loss, and its gradients have a mean that is known
 EMULATED = (*LOADED, "parameters_equal", "gradients_averaged")
 TRAININGS_EQUAL, UPDATES_COUNTED = "trainings_equal", "updates_counted"
-OF_A_MEAN = ("parameters_equal", "parity")  # not demanded where servers apply each gradient alone
 # first schema that demands the check; every schema demands the others
 _FIRST_SCHEMA = {"torch_settings_kept": 9}
 
@@ -82,7 +81,8 @@ def _demanded(config: RunConfig) -> list[str]:
         return list(LOADED)
     parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
     checks: tuple[str, ...] = CHECKS if config.emulate is None else EMULATED
-    checks = checks if config.averages else tuple(c for c in checks if c not in OF_A_MEAN)
+    waived = {"parity": not config.averages, "parameters_equal": not config.one_model}
+    checks = tuple(c for c in checks if not waived.get(c))
     checks += () if config.epochs is None else (TRAININGS_EQUAL,)
     checks += (UPDATES_COUNTED,) if config.server_processes else ()
     return [parted.get(name, name) for name in checks]
@@ -136,7 +136,8 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
                 yield f"an epoch of {name} is of another size"
             if event["correct"] > event["held_out"]:
                 yield f"an epoch of {name} has more right than there are"
-            right, ranks = event.get("own_correct", []), 0 if config.averages else config.world_size
+            right = event.get("own_correct", [])
+            ranks = 0 if config.one_model else config.world_size
             if len(right) != ranks or max(right, default=0) > event["held_out"]:
                 yield f"an epoch of {name} lacks what each rank has right by itself"
             if not event["parameters_equal"]:

@@ -45,7 +45,7 @@ def check_training(
     checks = {
         "loss_finite": on_all_ranks(all(math.isfinite(loss) for loss in losses)),
         "loss_bounded": on_all_ranks(loss_bounded(losses, config.steps_per_window, classes)),
-        **(_parameters(config, len(set(digests))) if config.averages else {}),
+        **(_parameters(config, len(set(digests))) if config.one_model else {}),
         **({} if parity is None else {"parity": parity.holds}),
     }
     return {
@@ -53,7 +53,7 @@ def check_training(
         "checks": checks,
         "first_loss": backend.reduce_scalar(losses[0], "sum") / config.world_size,
         "last_loss": backend.reduce_scalar(losses[-1], "sum") / config.world_size,
-        **({"parameters_sha256": digests[0]} if config.averages else {}),  # of all ranks
+        **({"parameters_sha256": digests[0]} if config.one_model else {}),  # of all ranks
     }
 
 

@@ -86,6 +86,8 @@ def _origin(run: Run) -> RunRow:
         "exit_code": run.exit.get("code"),
         "began_s": _began_s(run),
         "wall_s": run.exit.get("wall_s", math.nan),
+        "exchanged_bytes": sum(run.end.get("exchange_bytes", ()))
+        or run.workload.get("gradient_bytes", math.nan),
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "cpu": _names(run, "cpu"),

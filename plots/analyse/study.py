@@ -20,6 +20,7 @@ from plots.analyse import (
     comparison,
     coverage,
     gains,
+    optimisation,
     pauses,
     scaling,
     served,
@@ -66,6 +67,7 @@ class Analysis:
     efficiency: list[PointRow]
     comparisons: list[comparison.Comparison]
     gains: list[PointRow]
+    other_optimisation: list[PointRow]  # of cells that nothing else here holds
     not_compared: list[NotCompared]
     step_times: list[PointRow]
     trends: list[Trend]
@@ -153,6 +155,7 @@ def analyse(
         throughput=list(scaling.throughput(table)),
         comparisons=comparison.compare(table, study, missing),
         gains=sorted(gains.gains(table, study, missing), key=_single_first),
+        other_optimisation=list(optimisation.beside(loaded.other_optimisation, table)),
         efficiency=list(scaling.efficiency(table, missing)),
         bounds=list(bounds(table, runs, collectives, missing)),
         exchange=examine(table, tabulate(loaded.observed), loaded.framework, missing),

@@ -35,6 +35,10 @@ def with_interval(form: Callable[[float], str]) -> Callable[[Estimate], str]:
     return lambda e: interval(e, form)
 
 
+def plain_median(form: Callable[[float], str]) -> Callable[[Estimate], str]:
+    return lambda e: form(e.value) if e.low is None else interval(e, form)
+
+
 def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
     """With a column that says of each row whether compute slept in what it is made of."""
 
@@ -181,6 +185,23 @@ GAINS = (
     Column("ratio.n", "n", key=""),
 )
 
+OTHER_OPTIMISATION = (
+    *POINT,
+    *BATCH,
+    Column("applies", "applies"),
+    Column("images_per_s", "images/s [95 %]", with_interval(rate)),
+    Column("exchanged_bytes", "exchanged MB", lambda x: f"{x / 1e6:,.3g}"),
+    Column("gradient_bytes", "gradients MB", lambda x: f"{x / 1e6:,.3g}"),
+    Column("mean_cell", "beside"),
+    Column("ratio", "images/s over it, ratio [95 %]", with_interval(ratio)),
+    Column("why", "not held against it"),
+    Column("trainings", "trainings"),
+    Column("reached", "reached the target"),
+    Column("seconds", "seconds, median [95 %]", plain_median(seconds)),
+    Column("accuracy", "right at the end [95 %]", with_interval(percent)),
+    Column("images_per_s.n", "n", key=""),
+)
+
 COSTS = (
     *POINT,
     *BATCH,
@@ -225,10 +246,6 @@ BOUNDS = (
     Column("visible_efficiency", "efficiency, nothing hidden", percent),
     Column("hidden_efficiency", "efficiency, all hidden", percent),
 )
-
-
-def plain_median(form: Callable[[float], str]) -> Callable[[Estimate], str]:
-    return lambda e: form(e.value) if e.low is None else interval(e, form)
 
 
 TRAINED = (
