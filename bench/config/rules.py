@@ -105,8 +105,9 @@ def _data(c: Derived) -> Iterator[str]:
         yield f"{takes}, but digits has {DIGITS_SAMPLES}; use a smaller batch"
     if c.loader_only and c.observe != "nothing":
         yield f"observe={c.observe} is of training steps, loader_only takes none; leave one out"
-    if c.loader_only and c.preprocessing == "resident":
-        yield "preprocessing=resident loads nothing that loader_only could time; leave one out"
+    if c.preprocessing == "resident" and (c.loader_only or c.num_workers):
+        setting = "loader_only" if c.loader_only else f"num_workers={c.num_workers}"
+        yield f"preprocessing=resident loads one batch, {setting} is of many; leave one out"
     if c.trace is not None and (c.observe == "nothing" or c.log_path is None):
         yield "trace is made of a log of observed steps; use --observe breakdown and --log-path"
     if c.trace is not None and c.accumulate > 1:

@@ -152,13 +152,15 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
 def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
     """What the run log says of the data, with the remainder that each epoch drops."""
     samples, step, sharding = images.samples, config.samples_per_step, _SHARDING[config.sharding]
-    endless = samples is None
+    sharding = "endless: no sample is seen twice" if samples is None else sharding
+    if config.preprocessing == "resident":
+        sharding = "the same samples in every step, others on each rank"
     facts: dict[str, int | str | bool | None] = {
         "samples": samples,
         "steps_per_epoch": None if samples is None else samples // step,
         "dropped_per_epoch": 0 if samples is None else samples % step,
         "augmentation": augment.in_words(config),
-        "sharding": "endless: no sample is seen twice" if endless else sharding,
+        "sharding": sharding,
         "preprocessing": _PREPROCESSING[config.preprocessing],
     }
     if hasattr(images, "as_published"):  # the files' checksums are those that torchvision knows

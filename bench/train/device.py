@@ -44,7 +44,7 @@ class Cuda:
         # set explicitly, as torch's defaults are TF32 for convolutions, but not for matrix products
         mode = "tf32" if config.precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = mode
-        # each kind of cuDNN's operations: up to torch 2.11 their common setting changes neither
+        # each kind of cuDNN's operations: in torch 2.11 their common setting changes neither
         torch.backends.cudnn.conv.fp32_precision = mode  # type: ignore[attr-defined]
         torch.backends.cudnn.rnn.fp32_precision = mode  # type: ignore[attr-defined]
         properties = torch.cuda.get_device_properties(self.torch_device)

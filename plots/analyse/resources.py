@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,11 +103,12 @@ def _joules(run: Run, summed: Sequence[str]) -> float:
     """
     ranks, of_nodes = run.host["ranks"], _of_nodes(run.host)
     joules = 0.0
-    slowest_s = max((_UPDATES_S.get(name.split()[0], 0.0) for name in summed), default=0.0)
-    shortest_s = min((window["seconds"] for window in run.windows), default=0.0)
-    if shortest_s < _FEWEST_UPDATES * slowest_s:
-        counter = f"{', '.join(summed)} has a new count every {slowest_s:g} s"
-        raise _NotKnown(f"{counter}, and windows took less than {_FEWEST_UPDATES * slowest_s:g} s")
+    shortest_s = min((window["seconds"] for window in run.windows), default=math.inf)
+    for name in summed:
+        least_s = _FEWEST_UPDATES * (update_s := _UPDATES_S.get(name.split()[0], 0.0))
+        if shortest_s < least_s:
+            counter = f"{name} has a new count every {update_s:g} s"
+            raise _NotKnown(f"{counter}, and windows took less than {least_s:g} s")
     for window in run.windows:
         readings = [window.get(name, ()) for name in ("energy_counts", "energy_seconds")]
         if any(len(of_ranks) != len(ranks) for of_ranks in readings):

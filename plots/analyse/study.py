@@ -234,7 +234,8 @@ def machine(host: dict[str, Any]) -> str:
     cpus = Counter(rank["cpu"] for rank in ranks if "cpu" in rank)
     cores = {n for rank in ranks if (n := rank.get("cpus_on_node")) is not None}
     nodes = len({rank["hostname"] for rank in ranks})
-    gpus = Counter({rank["gpu_uuid"]: rank["gpu"] for rank in ranks if "gpu" in rank}.values())
+    owned = {(r["hostname"], r["gpu_uuid"]): r["gpu"] for r in ranks if "gpu" in r}
+    gpus = Counter(owned.values())
     words = [f"{n} x {gpu}" for gpu, n in gpus.items()]
     words += [" + ".join(cpus) or "processor not recorded"]
     words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []

@@ -12,6 +12,7 @@ from plots.analyse.points import ranks
 from plots.analyse.study import Analysis, machine
 from plots.report.answer import versus
 from plots.report.format import Markdown, escape, rule
+from plots.report.verdicts import exchanges_nothing
 
 
 def paragraph(a: Analysis) -> Markdown:
@@ -51,7 +52,7 @@ def limits(a: Analysis) -> Iterator[str]:
     yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
     places = a.loaded.host.get("ranks", ())
     hosts = Counter(rank["hostname"] for rank in places)
-    if singles := [c for c in a.comparisons if c.world_size == 1]:
+    if singles := [c for c in a.comparisons if exchanges_nothing(c)]:
         rows = [facts(cell) for c in singles for cell in (c.reference, c.candidate)]
         work = dict.fromkeys(f"{r.short_label} {r.on_one_rank}" for r in rows if r.on_one_rank)
         words = f": there {'; '.join(work)}" if work else ""

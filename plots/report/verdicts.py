@@ -72,6 +72,11 @@ def sentence(c: Comparison) -> str:
     return "; ".join([line(c), *unequal, *c.of_one_arm])
 
 
+def exchanges_nothing(c: Comparison) -> bool:
+    """On one rank, and without servers."""
+    return c.world_size == 1 and not any(facts(x).server for x in (c.reference, c.candidate))
+
+
 def plain(c: Comparison, place: str) -> str:
     """The same for who knows no statistics; `place` says where: 'on this machine'."""
     first, second = sides(c.reference, c.candidate)
@@ -79,7 +84,7 @@ def plain(c: Comparison, place: str) -> str:
     over = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
     over += f" with {' and '.join(c.words)}" if c.variant else ""
     where = f"on {ranks(c.world_size)}{over} {place}"
-    where += ", where nothing is exchanged" if c.world_size == 1 else ""
+    where += ", where nothing is exchanged" if exchanges_nothing(c) else ""
     if c.verdict == "equal":
         return f"{first} and {second} are equally fast within {rule(c.margin)} {where}."
     by = f"{100 * (max(c.paired.ratio, 1 / c.paired.ratio) - 1):.1f} %"

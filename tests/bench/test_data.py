@@ -164,6 +164,16 @@ def test_a_resident_batch_is_every_step_s() -> None:
     )
 
 
+def test_each_rank_has_a_resident_batch_of_its_own() -> None:
+    c = config(global_batch=8, world_size=2, preprocessing="resident", dataset="synthetic")
+    images = load_images(c)
+    both = [Input(c, batches(c, r, images), torch.device("cpu")).step()[0] for r in (0, 1)]
+    assert not torch.equal(*both)
+    assert str(describe(c, images)["sharding"]).startswith("the same samples in every step")
+    with pytest.raises(ValueError, match="num_workers=2 is of many; leave one out"):
+        config(preprocessing="resident", num_workers=2)
+
+
 def test_nothing_is_left_to_make_once_preprocessing_is_outside() -> None:
     fields = {"warmup_steps": 3, "windows": 1, "steps_per_window": 1}
     c = config(global_batch=30, preprocessing="outside", **fields)

@@ -49,7 +49,7 @@ def test_a_shared_gpu_is_refused() -> None:
 def test_every_operation_of_a_gpu_gets_the_precision_that_is_asked_for(
     precision: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to torch 2.11 convolutions kept TF32 when cuDNN's common setting said ieee."""
+    """In torch 2.11 convolutions kept TF32 when cuDNN's common setting said ieee."""
     operations: list[Any] = [torch.backends.cuda.matmul]
     operations += [getattr(torch.backends.cudnn, name) for name in ("conv", "rnn")]
     before = [one.fp32_precision for one in operations]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -72,6 +73,9 @@ def carry(folder: Path, python: str) -> int:
 def measure(given: argparse.Namespace) -> int:
     """Run the plan as far as time allows; what was done, failed or left out is in session.json."""
     ends = time.monotonic() + 60 * given.minutes - _RESERVE_S
+    if given.out.exists():
+        print(f"error: --out {str(given.out)!r} exists; name a new folder", file=sys.stderr)
+        return 2
     given.out.mkdir(parents=True)
     done: list[dict[str, object]] = []
     # mpirun and cmake are looked up where this Python has its programs
@@ -80,6 +84,11 @@ def measure(given: argparse.Namespace) -> int:
     horovod = True
     if given.carried is not None:
         done.append(_do("packages", _install(given.carried), env, given.out, ends))
+        if done[0]["state"] != "ok":
+            _save(given.out, done)
+            cure = "use a virtual environment that has torch, and see log.txt"
+            print(f"error: pip installs nothing into {sys.executable}; {cure}", file=sys.stderr)
+            return 1
         nccl = given.out.resolve() / "nccl"
         half = time.monotonic() + (ends - time.monotonic()) / 2  # the rest is for what needs none
         built = _do("horovod", _build(given.carried, nccl, env), env, given.out, half)
@@ -100,7 +109,9 @@ def measure(given: argparse.Namespace) -> int:
 def _command(step: Step, out: Path) -> list[str]:
     path = out / step.file
     path.parent.mkdir(parents=True, exist_ok=True)
-    return [sys.executable, "-m", *(str(path) if w == "{out}" else w for w in step.words)]
+    # a log holds its own path: below the project, that tells nothing of the machine
+    name = os.path.relpath(path, ROOT) if path.resolve().is_relative_to(ROOT) else str(path)
+    return [sys.executable, "-m", *(name if w == "{out}" else w for w in step.words)]
 
 
 def _install(carried: Path) -> list[str]:
@@ -143,13 +154,17 @@ def _do(
     with (out / "log.txt").open("a") as log:
         log.write(f"== {name}: {' '.join(command)}\n")
         log.flush()
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=log, stderr=log, start_new_session=True
+        )
         try:
-            limit = max(1.0, ends - began)
-            code: int | str = subprocess.run(
-                command, cwd=ROOT, env=env, stdout=log, stderr=log, timeout=limit
-            ).returncode
+            code: int | str = process.wait(max(1.0, ends - began))
         except subprocess.TimeoutExpired:
             code = "out of time"
+            os.killpg(
+                process.pid, signal.SIGKILL
+            )  # compilers too, beside which nothing is measured
+            process.wait()
     state = "ok" if code == 0 else f"failed: {code}"
     return {"step": name, "state": state, "seconds": time.monotonic() - began}
 

@@ -25,7 +25,8 @@ from bench.train.timing import time_steps
 from tests.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 
 OWN_STEPS = 10  # in which the harness's own time is metered
-# how far apart both loops may train, relative: a GPU adds in an order of its own each time
+# how far apart both loops may end, over the way that training took them: a GPU may add in an order
+# of its own each time
 ALLOWED = {"cpu": 0.0, "cuda": 1e-2}
 
 
@@ -61,17 +62,18 @@ def _take_turns(
     parameters to the same. Then they take turns on ours.
     """
     network = build_model(config, images.classes).to(place.torch_device)
+    start = _vector(network)
     samples = Input(config, data.batches(config, rank, images), place.torch_device)
     loop = Loop(config, backend, network, samples)
     by_hand, by_hand_network = bare_loop(config, rank)
     for step in (loop.step, by_hand):
         _seconds(step, config.warmup_steps, place)
-    apart = backend.reduce_scalar(_apart(network, by_hand_network), "max")
+    apart = backend.reduce_scalar(_apart(network, by_hand_network, start), "max")
     batches = bare_batches(config, rank)
     bare = bare_step(loop.session.model, loop.session.optimizer, batches, config)
     _seconds(bare, config.warmup_steps, place)  # ours has warmed up on this model, and it has not
     steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
-    if config.backend == "horovod":
+    if config.backend == "horovod" and config.device == "cpu":
         steps["recipe"] = recipe_loop(config)
         _seconds(steps["recipe"], config.warmup_steps, place)
     shuffle = random.Random(config.seed)
@@ -82,15 +84,17 @@ def _take_turns(
     return apart
 
 
-def _apart(network: torch.nn.Module, other: torch.nn.Module) -> float:
-    """Norm of the difference of all parameters, over their norm; 0 where they are bitwise equal."""
+def _vector(network: torch.nn.Module) -> torch.Tensor:
+    """A copy of all parameters."""
+    return torch.nn.utils.parameters_to_vector(network.parameters()).detach().double()
+
+
+def _apart(network: torch.nn.Module, other: torch.nn.Module, start: torch.Tensor) -> float:
+    """How far two models have come apart, over the way of one of them from where both began."""
     if digest(network) == digest(other):
         return 0.0
-    ours, theirs = (
-        torch.nn.utils.parameters_to_vector(model.parameters()).double()
-        for model in (network, other)
-    )
-    return float((ours - theirs).norm() / theirs.norm())
+    ours, theirs = _vector(network), _vector(other)
+    return float((ours - theirs).norm() / (theirs - start).norm())
 
 
 def _time_bare(

@@ -124,6 +124,11 @@ WRONG = {
     "backwards": ((rank(OTHER), rank(OTHER)), [[[7, 6]], [[1, 2]]], "other went backwards"),
     "beyond its range": ((rank(PACKAGE), rank()), [[[10**12, 5]], []], "went backwards"),
     "not read": ((rank(PACKAGE), rank()), [[[7, None]], []], "RAPL package-0 could not be read"),
+    "too short for one of two": (
+        (rank(PACKAGE, GPU), rank(PACKAGE, GPU, hostname="node2")),
+        [[[0, 9], [0, 9]], [[0, 9], [0, 9]]],
+        r"^NVML has a new count every 0.1 s, and windows took less than 1 s$",
+    ),
     "too short for the counter": (
         (rank(GPU), rank(GPU)),
         [[[7, 9]], [[1, 2]]],
