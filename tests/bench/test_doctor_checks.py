@@ -88,6 +88,10 @@ def test_what_is_tried() -> None:
     assert cells("torchrun", 2, 0) == four[2:]
     assert cells("srun", 4, 4) == [*four, "ddp/nccl", "horovod/nccl"]
     assert cells("srun", 4, 4, ["ddp/gloo"]) == ["ddp/gloo"]
+    assert cells("none", 1, 1) == [*four, "ddp/nccl", "horovod/nccl"], "on one rank: see below"
+    assert exchange.ranks_alone("ddp/nccl", 1) == 1
+    assert [exchange.ranks_alone("ddp/nccl", gpus) for gpus in (2, 8)] == [2, 2]
+    assert exchange.ranks_alone("ddp/mpi", 1) == 2
     last = ["ddp/mpi", "horovod/mpi"]
     assert exchange.groups(four) == [["ddp/gloo"], ["horovod/gloo"], last], "MPI in one process"
     assert exchange.groups([]) == []

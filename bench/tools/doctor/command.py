@@ -163,7 +163,7 @@ def _findings(facts: dict[str, Any]) -> list[Finding]:
 
 
 def _alone(options: Doctor, launch: Launch, answer: _Answer) -> None:
-    """No launcher: look, then start two ranks for each cell."""
+    """No launcher: look, then start ranks for each cell."""
     answer.say("looking at this machine")
     facts = _look(options, launch)
     answer.add(_findings(facts))
@@ -172,8 +172,9 @@ def _alone(options: Doctor, launch: Launch, answer: _Answer) -> None:
     two = {"local_size": exchange.ALONE_RANKS, "size": exchange.ALONE_RANKS}
     pair = [{**facts, **two, "rank": n, "local_rank": n} for n in range(exchange.ALONE_RANKS)]
     answer.add(ranks.cores(pair, options.config.threads) + ranks.quiet(pair))
-    cells = exchange.cells(launch, options.cells, len(facts["devices"]))
-    answer.add(exchange.alone(cells, options, path is not None, answer.say))
+    gpus = len(facts["devices"])
+    cells = exchange.cells(launch, options.cells, gpus)
+    answer.add(exchange.alone(cells, options, path is not None, gpus, answer.say))
 
 
 def _version(mpirun: str) -> str:

@@ -20,7 +20,7 @@ from bench.tools.doctor.ranks import NO_MPI
 ALONE_RANKS = 2
 _DIGITS = 12  # of a SHA-256: enough to tell files apart
 _CURE = "run python -m bench with this --backend and --transport to see all it prints"
-_TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m")
+_TORCHRUN = ("torch.distributed.run", "--standalone", "-m", "--nproc-per-node")
 
 
 def cells(launch: Launch, chosen: Sequence[str] | None, gpus: int) -> list[str]:
@@ -28,8 +28,7 @@ def cells(launch: Launch, chosen: Sequence[str] | None, gpus: int) -> list[str]:
     if chosen is not None:
         return [*chosen]
     transports = ["gloo"] if launch.source in NO_MPI else ["mpi", "gloo"]
-    # NCCL refuses two ranks on one GPU
-    local = ALONE_RANKS if launch.source == "none" else launch.local_size
+    local = 1 if launch.source == "none" else launch.local_size  # NCCL refuses two on one GPU
     transports += ["nccl"] if gpus >= local else []
     pairs = [(name, transport) for transport in transports for name in engines()]
     return [f"{name}/{over}" for name, over in pairs if over in CATALOGUE[name].transports]
@@ -42,23 +41,29 @@ def groups(cells: Sequence[str]) -> list[list[str]]:
     return [*alone, over_mpi] if over_mpi else alone
 
 
+def ranks_alone(cell: str, gpus: int) -> int:
+    """Of this machine, for a cell: two, but for NCCL where there is one GPU."""
+    return 1 if cell.endswith("/nccl") and gpus == 1 else ALONE_RANKS
+
+
 def alone(
-    cells: Sequence[str], options: Doctor, mpirun: bool, say: Callable[[str], None]
+    cells: Sequence[str], options: Doctor, mpirun: bool, gpus: int, say: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """Two ranks of this machine for each cell, under mpirun, or torchrun, which starts no MPI."""
-    start = launcher.command("mpirun", ALONE_RANKS, args=launcher.ON_THIS_MACHINE)
-    start = [*start, *process.python()] if mpirun else process.python(*_TORCHRUN)
+    """Some ranks of this machine for each cell, under mpirun, or torchrun, which starts no MPI."""
     env = {**os.environ, **launcher.root_variables()}
     for cell in cells:
         if cell.endswith("/mpi") and not mpirun:
             yield failure(cell, "not tried: there is no mpirun", "see above")
             continue
-        say(f"trying {cell} on {ALONE_RANKS} ranks of this machine (at most {options.limit_s:g} s)")
-        command = [*start, *_words([cell], ALONE_RANKS, options)]
+        size = ranks_alone(cell, gpus)
+        say(f"trying {cell} on {size} rank(s) of this machine (at most {options.limit_s:g} s)")
+        start = launcher.command("mpirun", size, args=launcher.ON_THIS_MACHINE)
+        start = [*start, *process.python()] if mpirun else process.python(*_TORCHRUN, str(size))
+        command = [*start, *_words([cell], size, options)]
         answers, problem = process.run(command, env, options.limit_s)
         by_rank = {answer["rank"]: answer for answer in answers}
-        yield judge(cell, by_rank, ALONE_RANKS, problem)
-        yield from bound(cell, by_rank, ALONE_RANKS, options.alone)
+        yield judge(cell, by_rank, size, problem)
+        yield from bound(cell, by_rank, size, options.alone)
 
 
 def take_part(group: Sequence[str], launch: Launch, options: Doctor, meeting: Meeting) -> None:
@@ -124,6 +129,7 @@ def judge(
     ms, mib = answers[0]["ms"], answers[0]["bytes"] / 2**20
     shown = {k: v[:_DIGITS] if "sha256" in k else v for k, v in answers[0]["versions"].items()}
     versions = ", ".join(f"{name} {version}" for name, version in shown.items())
-    text = f"{size} ranks average {mib:g} MiB of gradients in {ms:.3g} ms "
+    who = "1 rank averages" if size == 1 else f"{size} ranks average"
+    text = f"{who} {mib:g} MiB of gradients in {ms:.3g} ms "
     text += f"({mib / ms * 1000:.3g} MiB/s)" + (f" with {versions}" if versions else "")
     return ok(cell, text)
