@@ -15,7 +15,7 @@ try:
     from bench.extras import names
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
-    from plots.foreign import ImportLogs, ShowPublished
+    from plots.foreign import ImportLogs, PredictTable, ShowPublished
     from plots.require import NewFile, StudyPath
 except ImportError as missing:
     give_up(missing)
@@ -269,6 +269,7 @@ PROGRAM = Group(
     compare=CompareStudies,
     **{"import": ImportLogs},
     published=ShowPublished,
+    predict=PredictTable,
 )
 
 

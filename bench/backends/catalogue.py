@@ -87,6 +87,7 @@ _ROWS = (
         gloo_of="horovod",
         nccl_inside="mpi_lib",
         code_folders=("/horovod/",),
+        cycles=True,
         on_one_rank="registers no hooks",
         looks={
             "mpi": Look(colour="#D55E00", marker="^", marker_size=4.5, line_width=1.2),

@@ -15,6 +15,7 @@ from bench.study.stats import Estimate
 from plots.analyse.runs import load
 from plots.analyse.study import analyse, machine
 from plots.imports.efficiency import CurveRow, is_curve, scaled
+from plots.imports.observation import RATE
 from plots.report import figures
 from plots.report.columns import Column, markdown_table
 from plots.report.figures import published as figure
@@ -79,20 +80,31 @@ _COLUMNS = (
 
 
 def _points(folder: Path) -> pd.DataFrame:
-    tables = []
-    for path in sorted(folder.glob("*.csv")):
-        if path.name.endswith("-values.csv"):
-            continue
-        try:
-            frame = pd.read_csv(path)
-        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-            raise UsageError(f"{path} is no CSV: {error}; mend it, or take it out") from None
-        if missing := [name for name in _NEEDED if name not in frame]:
-            raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
-        tables.append(frame.reindex(columns=list(_ALL)))
+    paths = [path for path in sorted(folder.glob("*.csv")) if not path.stem.endswith("-values")]
+    tables = [*map(read_points, paths)]
     if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
     return pd.concat(tables, ignore_index=True)
+
+
+def read_points(path: Path) -> pd.DataFrame:
+    """One table of points. Raises UsageError where it is none."""
+    try:
+        frame = pd.read_csv(path)
+        rows = frame[frame["quantity"] == RATE] if "quantity" in frame else frame
+        sizes = rows["world_size"].dropna() if "world_size" in frame else pd.Series(dtype=float)
+        numbers = rows["value"].dropna() if "value" in frame else pd.Series(dtype=float)
+        if not (pd.to_numeric(sizes) >= 1).all() or not (pd.to_numeric(numbers) > 0).all():
+            raise UsageError(f"{path}: world_size below 1, or images/s of 0 or less; mend the row")
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, OSError) as error:
+        raise UsageError(f"{path} is no CSV: {error}; mend it, or take it out") from None
+    except ValueError as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{path}: {error}; numbers alone stand in such columns") from None
+    if missing := [name for name in _NEEDED if name not in frame]:
+        raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
+    return frame.reindex(columns=list(_ALL))
 
 
 def _imported(points: pd.DataFrame) -> Iterator[CurveRow]:

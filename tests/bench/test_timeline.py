@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig, UsageError, make_config
 from bench.instrument.timeline import Timeline, read, read_for
 from bench.tools.timeline import main
 
 ROOT = Path(__file__).parents[2]
+# tensors and numbers of torchvision's models; without Inception's second head, which is not trained
+PARAMETERS = {
+    "resnet50": (161, 25_557_032),
+    "resnet101": (314, 44_549_160),
+    "vgg16": (32, 138_357_544),
+    "inception_v3": (284, 23_834_568),
+}
 SHIPPED = sorted((ROOT / "bench/instrument/timelines").glob("*.json"))
 TINY = ["--model", "tests.bench.tiny:normalised", "--batch-per-rank", "4", "--dataset", "digits"]
 SOURCE = ["--images-per-s", "40", "--source", "A test."]
@@ -61,11 +68,16 @@ def test_a_file_that_is_read_is_the_file_that_was_written(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_shipped_timelines_are_of_resnet50_and_name_their_source(path: Path) -> None:
-    config = RunConfig(batch_per_rank=1, emulate=path)
-    timeline, digest = read_for(config)
-    assert len(timeline.gradients) == 161
-    assert sum(gradient.bytes for gradient in timeline.gradients) == 4 * 25_557_032
+def test_shipped_timelines_name_their_source_and_hold_every_parameter(path: Path) -> None:
+    model, _, pixels = path.stem.split("-")
+    fields = {"image_size": int(pixels.removesuffix("px")), "model": model}
+    precision = "bf16-mixed" if "h200" in path.stem else "float32"
+    timeline, digest = read_for(
+        make_config({**fields, "batch_per_rank": 1, "emulate": path, "precision": precision})
+    )
+    tensors, numbers = PARAMETERS[model]
+    assert len(timeline.gradients) == tensors
+    assert sum(gradient.bytes for gradient in timeline.gradients) == 4 * numbers
     assert len(timeline.source) > 20
     assert len(digest) == 64
 

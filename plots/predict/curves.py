@@ -1,0 +1,148 @@
+"""Curves of a table of points: which rows are fitted, over which step and exchange of one rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bench.backends.catalogue import CATALOGUE
+from bench.instrument import timeline
+from plots.predict import table
+from plots.predict.step import Profile
+from plots.predict.stream import Buckets, Cycles
+from plots.predict.table import Series
+
+_TIMELINES = Path(timeline.__file__).with_name("timelines")
+_RECORDED = "-h200-224px"
+_USUAL, _BATCH = "resnet50", 64  # of what a source does not say
+_MODELS = r"resnet[- ]?\d+|vgg[- ]?\d+|inception[-_ ]?v?\d+"
+_BEYOND = 0.04  # above 100 %, from which on an efficiency is called superlinear
+_CYCLES = Cycles()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the table does not say. `ranks` are predicted beside its own."""
+
+    fit_ranks: int = 16
+    ranks: tuple[int, ...] = ()
+    ranks_per_node: int = 1
+    cycles: Cycles = _CYCLES
+    profile: Path | None = None
+    criterion: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A series with what names it, and the images/s of one rank, or of each of the fewest."""
+
+    number: int  # of its source, below the table
+    source: str
+    curve: str
+    backend: str
+    batch: float
+    one_rank: float
+    series: Series
+    is_fitted: NDArray[np.bool_]  # by row of the series
+    notes: tuple[str, ...]  # what had to be assumed, and what no model explains
+
+    @property
+    def name(self) -> str:
+        each = "step" if self.curve == "strong" else "rank"
+        return f"{self.number}, {self.backend}, {self.batch:.0f} images a {each}"
+
+
+def curves(points: pd.DataFrame, options: Options) -> Iterator[Curve]:
+    """Of a baseline and a larger row at least."""
+    points = points.assign(stated=points["batch"].notna(), batch=points["batch"].fillna(_BATCH))
+    numbers = {source: n for n, source in enumerate(dict.fromkeys(points["source"]), 1)}
+    grouped: Any = points.groupby(["source", "curve", "backend", "batch"], sort=False)
+    for (source, curve, backend, batch), rows in grouped:
+        base_ranks, base_rate = _baseline(rows)
+        rates = rows[rows["world_size"] > base_ranks].set_index("world_size")["value"]
+        if rates.empty:
+            continue
+        ranks = sorted({*rates.index, *(n for n in options.ranks if n > base_ranks)})
+        profile, assumed = _profile(source, options)
+        exchange, also = _exchange(backend, options)
+        one_rank = base_rate / base_ranks
+        series = Series(
+            profile=table.scaled(profile, float(batch) / one_rank),
+            exchange=exchange,
+            ranks=np.array(ranks, float),
+            efficiency=(rates / rates.index / one_rank).reindex(ranks).to_numpy(float),
+            base_ranks=base_ranks,
+            ranks_per_node=options.ranks_per_node,
+            strong=curve == "strong",
+        )
+        yield Curve(
+            number=numbers[source],
+            source=source,
+            curve=curve,
+            backend=backend,
+            batch=batch,
+            one_rank=one_rank,
+            series=series,
+            is_fitted=(series.ranks <= options.fit_ranks) & np.isfinite(series.efficiency),
+            notes=(*_batch(rows), *assumed, *also, *_not_explained(series)),
+        )
+
+
+def _baseline(rows: pd.DataFrame) -> tuple[float, float]:
+    """Ranks and images/s: of the backend's own one rank, of a plain process, or of the fewest."""
+    for name in ("own_images_per_s", "common_images_per_s"):
+        if len(rates := rows[name].dropna()):
+            return 1.0, float(rates.iloc[0])
+    least = rows["world_size"].min()
+    return float(least), float(rows.loc[rows["world_size"] == least, "value"].iloc[0])
+
+
+def _profile(source: str, options: Options) -> tuple[Profile, tuple[str, ...]]:
+    """The user's, or that of the model which the source names."""
+    if options.profile is not None:
+        return Profile.of(timeline.read(options.profile)[0]), ()
+    stems = {path.stem.removesuffix(_RECORDED): path for path in _TIMELINES.glob(f"*{_RECORDED}*")}
+    name = _model(source, stems)
+    notes = () if name else (f"it names no model of ours; taken as {_USUAL} (--profile)",)
+    return Profile.of(timeline.read(stems[name or _USUAL])[0]), notes
+
+
+def _model(source: str, names: Mapping[str, object]) -> str:
+    plain = re.sub(r"[^a-z0-9]", "", source.lower())
+    return next((n for n in sorted(names, reverse=True) if n.replace("_", "") in plain), "")
+
+
+def _exchange(backend: str, options: Options) -> tuple[Buckets | Cycles, tuple[str, ...]]:
+    facts = CATALOGUE.get(backend)
+    notes = () if facts else (f"{backend} is no backend of ours; taken as one with fixed buckets",)
+    return (options.cycles if facts and facts.cycles else Buckets()), notes
+
+
+def _batch(rows: pd.DataFrame) -> Iterator[str]:
+    if not rows["stated"].all():
+        yield f"no batch is stated; taken as {_BATCH} images"
+
+
+def _not_explained(series: Series) -> Iterator[str]:
+    if series.base_ranks > 1:
+        yield f"no row of one rank: efficiencies are against {series.base_ranks:.0f} ranks"
+    above = series.ranks[series.efficiency > 1 + _BEYOND]
+    if len(above):
+        at = ", ".join(f"{n:.0f}" for n in above)
+        yield f"superlinear at {at} ranks, which the model cannot explain"
+
+
+def groups(every: Sequence[Curve]) -> list[list[Curve]]:
+    """Curves of one backend and one source but for the model share machine and library."""
+    by_machine: dict[tuple[str, str], list[Curve]] = {}
+    for one in every:
+        words = re.sub(_MODELS, "", one.source.lower())
+        by_machine.setdefault((one.backend, words), []).append(one)
+    return [*by_machine.values()]

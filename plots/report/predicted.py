@@ -1,0 +1,185 @@
+"""A table of points whose smallest worlds are fitted: what the model says of all of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bench.config import UsageError
+from plots.imports.efficiency import scaled
+from plots.predict import curves, table
+from plots.predict.costs import Array
+from plots.predict.curves import Curve, Options
+from plots.predict.table import Fit
+from plots.report.columns import Column, csv, markdown_table
+from plots.report.format import count, escape, percent, rate, rule
+from plots.report.published import read_points
+
+BAND = (0.05, 0.95)  # of the draws: 90 %
+_GRID: Array = 2.0 ** np.arange(1, 13, dtype=float)  # ranks at which a criterion is looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """One row: what was published, and the model's median and band, as images/s and efficiency."""
+
+    number: int  # of its source, below the table
+    source: str
+    curve: str
+    backend: str
+    batch: float
+    world_size: int
+    use: str  # 'fitted', 'predicted'
+    images_per_s: float | None
+    efficiency: float | None
+    predicted_images_per_s: float
+    predicted_efficiency: float
+    low: float
+    high: float
+
+    @property
+    def points(self) -> float | None:
+        """Of efficiency: predicted less published, in percent."""
+        published = self.efficiency
+        return None if published is None else 100 * (self.predicted_efficiency - published)
+
+    @property
+    def inside(self) -> str | None:
+        """Whether the published efficiency is in the band."""
+        if self.efficiency is None:
+            return None
+        return "yes" if self.low <= self.efficiency <= self.high else "no"
+
+
+def write(path: Path, options: Options, form: str) -> str:
+    """The page, or its rows as CSV. Raises UsageError where no curve has a row to be fitted."""
+    every = list(curves.curves(scaled(read_points(path)), options))
+    if not any(one.is_fitted.any() for one in every):
+        limit = f"no curve of it has two rows of at most {options.fit_ranks} ranks"
+        raise UsageError(f"{path}: {limit}; use a larger --fit-ranks, or another table")
+    rows: list[Predicted] = []
+    notes: list[str] = []
+    for group in curves.groups(every):
+        if not any(one.is_fitted.any() for one in group):
+            notes += [f"{one.name}: no row of few enough ranks, so left out" for one in group]
+            continue
+        fitted = table.fit([one.series for one in group], options.fit_ranks)
+        for one in group:
+            of_curve = list(_rows(one, fitted))
+            rows += of_curve
+            notes += [f"{one.name}: {note}" for note in one.notes]
+            notes += [f"{one.name}: {note}" for note in _open(one, of_curve, fitted, options)]
+        notes.append(_parameters(group, fitted))
+    return csv(_COLUMNS, rows) if form == "csv" else _page(path, rows, notes, options)
+
+
+def _rows(one: Curve, fitted: Fit) -> Iterator[Predicted]:
+    draws = table.predict(one.series, fitted)
+    low, high = np.quantile(draws, BAND, axis=0)
+    middle = np.median(draws, axis=0)
+    for i, ranks in enumerate(one.series.ranks):
+        efficiency = float(one.series.efficiency[i])
+        ideal = one.one_rank * ranks
+        published = None if np.isnan(efficiency) else efficiency
+        yield Predicted(
+            number=one.number,
+            source=one.source,
+            curve=one.curve,
+            backend=one.backend,
+            batch=one.batch,
+            world_size=int(ranks),
+            use="fitted" if one.is_fitted[i] else "predicted",
+            images_per_s=None if published is None else published * ideal,
+            efficiency=published,
+            predicted_images_per_s=float(middle[i] * ideal),
+            predicted_efficiency=float(middle[i]),
+            low=float(low[i]),
+            high=float(high[i]),
+        )
+
+
+def _open(one: Curve, rows: Sequence[Predicted], fitted: Fit, options: Options) -> Iterator[str]:
+    """Rows that the fit does not reach, and where the criterion is crossed."""
+    wrong = [r for r in rows if r.use == "fitted" and r.inside == "no"]
+    if missed := ", ".join(str(r.world_size) for r in wrong):
+        yield f"the model does not explain {missed} ranks, although fitted to them"
+    if options.criterion is not None:
+        grid = replace(one.series, ranks=_GRID, efficiency=np.full(len(_GRID), np.nan))
+        draws = table.model(grid, fitted.draws)
+        low, middle, high = (
+            _crossing(np.quantile(draws, share, axis=0), options.criterion)
+            for share in (BAND[0], 0.5, BAND[1])
+        )
+        falls = f"efficiency falls below {rule(options.criterion)} at"
+        yield f"{falls} {middle} ranks [{low} to {high}]"
+
+
+def _crossing(efficiency: Array, criterion: float) -> str:
+    below = _GRID[efficiency < criterion]
+    return f"{below[0]:,.0f}" if len(below) else f"more than {_GRID[-1]:,.0f}"
+
+
+def _parameters(group: Sequence[Curve], fitted: Fit) -> str:
+    """What the fit says of the machine, with its band."""
+
+    def band(name: str, scale: float, unit: str) -> str:
+        low, high = np.quantile(fitted.draws[name], BAND) * scale
+        return f"{fitted.median(name) * scale:.3g} [{low:.3g}, {high:.3g}] {unit}"
+
+    rows = count(sum(int(one.is_fitted.sum()) for one in group), "row")
+    numbers = ", ".join(dict.fromkeys(str(one.number) for one in group))
+    passes = band("slowdown", 1.0, "times those of one rank")
+    link = f"{band('bytes_per_s', 1e-9, 'GB/s')} and {band('latency_s', 1e6, 'us')}"
+    what = f"{numbers}, {group[0].backend}, {rows} fitted together"
+    return f"{what}: passes {passes}, {link} a step of the network"
+
+
+_COLUMNS = (
+    Column("number", "source", key=""),
+    Column("source"),
+    Column("curve", "curve"),
+    Column("backend", "backend"),
+    Column("batch", "batch", "{:.0f}".format),
+    Column("world_size", "ranks", each=True),
+    Column("use", "row", each=True),
+    Column("images_per_s", "images/s", rate),
+    Column("predicted_images_per_s", "model", rate),
+    Column("efficiency", "efficiency", percent),
+    Column("predicted_efficiency", "model's", percent),
+    Column("low", "from", percent),
+    Column("high", "to", percent),
+    Column("points", "points off", "{:+.1f}".format),
+    Column("inside", "in the band"),
+)
+
+
+_HEAD = (
+    "Rows of at most {most} ranks are fitted, against the one rank of each curve; others are "
+    "predicted. *From* and *to* hold 90 % of the draws: what the fitted rows leave open of "
+    "slowdown, bandwidth, latency, stragglers and a run's own scatter, and {doubling} more for "
+    "each doubling beyond the fitted ranks.{verdict}"
+)
+_FOOT = (
+    "The model: gradients in the order in which they are ready, one exchange after another beside "
+    "both passes, by the fastest of ring, tree and two levels. It knows no input, no change of "
+    "settings on the way and no other jobs on the network."
+)
+
+
+def _page(path: Path, rows: Sequence[Predicted], notes: Sequence[str], options: Options) -> str:
+    judged = [r for r in rows if r.use == "predicted" and r.inside is not None]
+    inside = sum(r.inside == "yes" for r in judged)
+    others = count(len(judged), "published row")
+    head = _HEAD.format(
+        most=options.fit_ranks,
+        doubling=rule(table.DOUBLING_SD),
+        verdict=f" Of {others} that were not fitted, {inside} are in the band." if judged else "",
+    )
+    bullets = "\n".join(f"- {escape(note)}." for note in dict.fromkeys(notes))
+    parts = (f"# Predicted from {escape(path.name)}", head, markdown_table(_COLUMNS, rows))
+    sources = {row.number: row.source for row in rows}
+    named = "\n".join(f"{n}. {escape(source)}" for n, source in sorted(sources.items()))
+    return "\n\n".join([*parts, bullets, _FOOT, "## Sources", named]) + "\n"

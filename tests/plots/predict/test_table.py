@@ -1,0 +1,150 @@
+"""Published tables: known truths are found again, and what rows do not tell stays open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.instrument import timeline
+from plots.__main__ import main
+from plots.predict import table
+from plots.predict.step import Profile
+from plots.predict.stream import Buckets
+from plots.predict.table import Series
+
+ROOT = Path(__file__).parents[3]
+RECORDED = ROOT / "bench/instrument/timelines/resnet50-h200-224px.json"
+HOROVOD = ROOT / "results/published/horovod.csv"
+RANKS = np.array([2.0, 4, 8, 16, 64, 256])
+TRUTH = {
+    "slowdown": 1.05,
+    "bytes_per_s": 1.2e9,
+    "node_speed": 5.0,
+    "latency_s": 30e-6,
+    "rank_sd": 0.01,
+    "fixed_share": 0.05,
+    "row_sd": 0.01,
+}
+HEAD = "source,backend,world_size,batch_per_rank,global_batch,quantity,value,n,reducer\n"
+
+
+def series(efficiency: np.ndarray | None = None, **changes: object) -> Series:
+    profile = table.scaled(Profile.of(timeline.read(RECORDED)[0]), 0.1)
+    values = np.full(len(RANKS), np.nan) if efficiency is None else efficiency
+    blank = Series(profile=profile, exchange=Buckets(), ranks=RANKS, efficiency=values)
+    return replace(blank, **changes)  # type: ignore[arg-type]
+
+
+def truth(of: Series) -> np.ndarray:
+    draws = {name: np.array([value]) for name, value in TRUTH.items()}
+    return np.asarray(table.model(of, draws)[0])
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_a_known_truth_is_predicted_and_lies_in_the_band(strong: bool) -> None:
+    known = truth(series(strong=strong))
+    assert known[-1] < known[0] < 1
+    fitted = table.fit([series(known, strong=strong)], 16)
+    draws = table.predict(series(known, strong=strong), fitted)
+    low, middle, high = np.quantile(draws, (0.05, 0.5, 0.95), axis=0)
+    assert np.all((low < known) & (known < high))
+    assert np.abs(middle - known).max() < 0.05
+
+
+def test_fewer_rows_leave_more_open() -> None:
+    known = truth(series())
+    widths = []
+    for rows in (1, 4):
+        fitted = table.fit([series(known)], RANKS[rows - 1])
+        low, high = np.quantile(table.predict(series(), fitted)[:, -1], (0.05, 0.95))
+        widths.append(high - low)
+    assert widths[1] < 0.8 * widths[0]
+
+
+def test_rows_that_no_parameters_explain_widen_all() -> None:
+    known = truth(series())
+    wrong = known * [1.2, 0.8, 1.2, 0.8, 1, 1]
+    bad, good = (table.fit([series(rows)], 16) for rows in (wrong, known))
+    assert bad.median("row_sd") > 2 * good.median("row_sd")
+
+
+def test_a_table_without_one_rank_is_against_its_fewest() -> None:
+    whole = truth(series())
+    part = truth(series(ranks=RANKS[1:], efficiency=RANKS[1:], base_ranks=2.0))
+    np.testing.assert_allclose(part, whole[1:] / whole[0])
+
+
+def predict(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["predict", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_page_names_what_is_fitted_and_what_is_predicted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    setting = ["--ranks-per-node", "4", "--cycle-ms", "5", "--fusion-mib", "64"]
+    words = ["--from", str(HOROVOD), "--ranks", "512", *setting]
+    page = predict(capsys, *words, "--criterion", "75")
+    assert page.count("| fitted |") == page.count("| predicted |") == 9
+    assert "efficiency falls below 75 % at " in page
+    lines = predict(capsys, *words, "--format", "csv").splitlines()
+    assert lines[0].startswith("source,curve,backend,batch,world_size,use,images_per_s")
+    assert len(lines) == 19
+
+
+def test_the_predictions_that_are_shipped_are_those_of_today(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shipped = (ROOT / "results/published/predicted.md").read_text()
+    words = ["--ranks", "128,512", "--ranks-per-node", "4", "--cycle-ms", "5"]
+    page = predict(
+        capsys, "--from", str(HOROVOD), *words, "--fusion-mib", "64", "--criterion", "75"
+    )
+    assert page.splitlines()[:3] == shipped.splitlines()[:3]
+    rows = [
+        [r.split(" | ") for r in text.splitlines() if "| predicted |" in r]
+        for text in (page, shipped)
+    ]
+    assert len(rows[0]) == len(rows[1]) == 18
+    for now, then in zip(*rows, strict=True):
+        assert now[:4] == then[:4]
+        for cell, other in zip(now[7:10], then[7:10], strict=True):
+            assert float(cell.strip(" %")) == pytest.approx(float(other.strip(" %")), abs=0.5)
+
+
+def test_a_row_that_is_kept_from_the_fit_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = zip(RANKS, truth(series()), strict=True)
+    rows = [f"a, ResNet-50,ddp,{n:.0f},64,,images_per_s,{640 * n * e},1,one" for n, e in rates]
+    path = tmp_path / "t.csv"
+    text = "\n".join(row.replace("a, ResNet-50", '"a, ResNet-50"') for row in rows)
+    path.write_text(f'{HEAD}"a, ResNet-50",ddp,1,64,,images_per_s,640,1,one\n{text}\n')
+    page = predict(capsys, "--from", str(path))
+    assert "Of 2 published rows that were not fitted, 2 are in the band." in page
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no CSV: No columns to parse"),
+        ("a,b\n1,2\n", "has no column source"),
+        (f"{HEAD}x,ddp,1,64,,images_per_s,10,1,one\n", "has two rows of at most 16 ranks; use"),
+        (f"{HEAD}x,ddp,0,64,,images_per_s,10,1,one\n", "world_size below 1"),
+        (f"{HEAD}x,ddp,two,64,,images_per_s,10,1,one\n", "numbers alone stand in such columns"),
+    ],
+    ids=["empty", "columns", "one row", "no ranks", "words"],
+)
+def test_a_table_that_tells_nothing_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    assert main(["predict", "--from", str(path)]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"error: {path}")
+    assert line.count("\n") == 1
+    assert said in line
