@@ -28,7 +28,7 @@ _CYCLES = Cycles()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class FitOptions:
     """What the table does not say. `ranks` are predicted beside its own."""
 
     fit_ranks: int = 16
@@ -40,7 +40,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class TableCurve:
     """A series with what names it, and the images/s of one rank, or of each of the fewest."""
 
     number: int  # of its source, below the table
@@ -59,7 +59,7 @@ class Curve:
         return f"{self.number}, {self.backend}, {self.batch:.0f} images a {each}"
 
 
-def curves(points: pd.DataFrame, options: Options) -> Iterator[Curve]:
+def curves(points: pd.DataFrame, options: FitOptions) -> Iterator[TableCurve]:
     """Of a baseline and a larger row at least."""
     points = points.assign(stated=points["batch"].notna(), batch=points["batch"].fillna(_BATCH))
     numbers = {source: n for n, source in enumerate(dict.fromkeys(points["source"]), 1)}
@@ -82,7 +82,7 @@ def curves(points: pd.DataFrame, options: Options) -> Iterator[Curve]:
             ranks_per_node=options.ranks_per_node,
             strong=curve == "strong",
         )
-        yield Curve(
+        yield TableCurve(
             number=numbers[source],
             source=source,
             curve=curve,
@@ -104,7 +104,7 @@ def _baseline(rows: pd.DataFrame) -> tuple[float, float]:
     return float(least), float(rows.loc[rows["world_size"] == least, "value"].iloc[0])
 
 
-def _profile(source: str, options: Options) -> tuple[Profile, tuple[str, ...]]:
+def _profile(source: str, options: FitOptions) -> tuple[Profile, tuple[str, ...]]:
     """The user's, or that of the model which the source names."""
     if options.profile is not None:
         return Profile.of(timeline.read(options.profile)[0]), ()
@@ -119,7 +119,7 @@ def _model(source: str, names: Mapping[str, object]) -> str:
     return next((n for n in sorted(names, reverse=True) if n.replace("_", "") in plain), "")
 
 
-def _exchange(backend: str, options: Options) -> tuple[Buckets | Cycles, tuple[str, ...]]:
+def _exchange(backend: str, options: FitOptions) -> tuple[Buckets | Cycles, tuple[str, ...]]:
     facts = CATALOGUE.get(backend)
     notes = () if facts else (f"{backend} is no backend of ours; taken as one with fixed buckets",)
     return (options.cycles if facts and facts.cycles else Buckets()), notes
@@ -139,9 +139,9 @@ def _not_explained(series: Series) -> Iterator[str]:
         yield f"superlinear at {at} ranks, which the model cannot explain"
 
 
-def groups(every: Sequence[Curve]) -> list[list[Curve]]:
+def groups(every: Sequence[TableCurve]) -> list[list[TableCurve]]:
     """Curves of one backend and one source but for the model share machine and library."""
-    by_machine: dict[tuple[str, str], list[Curve]] = {}
+    by_machine: dict[tuple[str, str], list[TableCurve]] = {}
     for one in every:
         words = re.sub(_MODELS, "", one.source.lower())
         by_machine.setdefault((one.backend, words), []).append(one)

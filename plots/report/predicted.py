@@ -12,7 +12,7 @@ from bench.config import UsageError
 from plots.imports.efficiency import scaled
 from plots.predict import curves, table
 from plots.predict.costs import Array
-from plots.predict.curves import Curve, Options
+from plots.predict.curves import FitOptions, TableCurve
 from plots.predict.table import Fit
 from plots.report.columns import Column, csv, markdown_table
 from plots.report.format import count, escape, percent, rate, rule
@@ -54,7 +54,7 @@ class Predicted:
         return "yes" if self.low <= self.efficiency <= self.high else "no"
 
 
-def write(path: Path, options: Options, form: str) -> str:
+def write(path: Path, options: FitOptions, form: str) -> str:
     """The page, or its rows as CSV. Raises UsageError where no curve has a row to be fitted."""
     every = list(curves.curves(scaled(read_points(path)), options))
     if not any(one.is_fitted.any() for one in every):
@@ -76,7 +76,7 @@ def write(path: Path, options: Options, form: str) -> str:
     return csv(_COLUMNS, rows) if form == "csv" else _page(path, rows, notes, options)
 
 
-def _rows(one: Curve, fitted: Fit) -> Iterator[Predicted]:
+def _rows(one: TableCurve, fitted: Fit) -> Iterator[Predicted]:
     draws = table.predict(one.series, fitted)
     low, high = np.quantile(draws, BAND, axis=0)
     middle = np.median(draws, axis=0)
@@ -101,7 +101,9 @@ def _rows(one: Curve, fitted: Fit) -> Iterator[Predicted]:
         )
 
 
-def _open(one: Curve, rows: Sequence[Predicted], fitted: Fit, options: Options) -> Iterator[str]:
+def _open(
+    one: TableCurve, rows: Sequence[Predicted], fitted: Fit, options: FitOptions
+) -> Iterator[str]:
     """Rows that the fit does not reach, and where the criterion is crossed."""
     wrong = [r for r in rows if r.use == "fitted" and r.inside == "no"]
     if missed := ", ".join(str(r.world_size) for r in wrong):
@@ -122,7 +124,7 @@ def _crossing(efficiency: Array, criterion: float) -> str:
     return f"{below[0]:,.0f}" if len(below) else f"more than {_GRID[-1]:,.0f}"
 
 
-def _parameters(group: Sequence[Curve], fitted: Fit) -> str:
+def _parameters(group: Sequence[TableCurve], fitted: Fit) -> str:
     """What the fit says of the machine, with its band."""
 
     def band(name: str, scale: float, unit: str) -> str:
@@ -133,8 +135,8 @@ def _parameters(group: Sequence[Curve], fitted: Fit) -> str:
     numbers = ", ".join(dict.fromkeys(str(one.number) for one in group))
     passes = band("slowdown", 1.0, "times those of one rank")
     link = f"{band('bytes_per_s', 1e-9, 'GB/s')} and {band('latency_s', 1e6, 'us')}"
-    what = f"{numbers}, {group[0].backend}, {rows} fitted together"
-    return f"{what}: passes {passes}, {link} a step of the network"
+    rows_of = f"{numbers}, {group[0].backend}, {rows} fitted together"
+    return f"{rows_of}: passes {passes}, {link} a step of the network"
 
 
 _COLUMNS = (
@@ -169,7 +171,7 @@ _FOOT = (
 )
 
 
-def _page(path: Path, rows: Sequence[Predicted], notes: Sequence[str], options: Options) -> str:
+def _page(path: Path, rows: Sequence[Predicted], notes: Sequence[str], options: FitOptions) -> str:
     judged = [r for r in rows if r.use == "predicted" and r.inside is not None]
     inside = sum(r.inside == "yes" for r in judged)
     others = count(len(judged), "published row")

@@ -20,6 +20,7 @@ PARAMETERS = {
     "vgg16": (32, 138_357_544),
     "inception_v3": (284, 23_834_568),
 }
+P100 = ROOT / "bench/instrument/timelines/resnet50-p100-32px.json"
 SHIPPED = sorted((ROOT / "bench/instrument/timelines").glob("*.json"))
 TINY = ["--model", "tests.bench.tiny:normalised", "--batch-per-rank", "4", "--dataset", "digits"]
 SOURCE = ["--images-per-s", "40", "--source", "A test."]
@@ -128,4 +129,4 @@ def test_what_is_no_timeline_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_follows_a_timeline_of_its_own_model() -> None:
     with pytest.raises(UsageError, match="is of image_size=32; use --image-size 32"):
-        read_for(RunConfig(batch_per_rank=1, emulate=SHIPPED[0], image_size=224))
+        read_for(RunConfig(batch_per_rank=1, emulate=P100, image_size=224))

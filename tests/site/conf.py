@@ -16,7 +16,7 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 4  # links name headings as GitHub does
 root_doc = "README"
 include_patterns = ["*.md", "bench/*.md", "slurm/**README.md", "plots/*.md", "tests/*.md"]
-include_patterns += ["results/*.md", "results/published/*.md", "results/*/report.md"]
+include_patterns += ["results/*.md", "results/published/**.md", "results/*/report.md"]
 exclude_patterns = [".*", "build", "site", "results/mine"]
 html_theme = "alabaster"
 html_theme_options = {"page_width": "72em", "body_max_width": "none", "sidebar_width": "16em"}
@@ -33,7 +33,7 @@ bench/*
 slurm/**
 plots/*
 results/README
-results/published/*
+results/published/**
 tests/*
 *
 ```

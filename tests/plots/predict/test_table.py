@@ -12,12 +12,12 @@ from bench.instrument import timeline
 from plots.__main__ import main
 from plots.predict import table
 from plots.predict.step import Profile
-from plots.predict.stream import Buckets
+from plots.predict.stream import Buckets, Cycles
 from plots.predict.table import Series
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "bench/instrument/timelines/resnet50-h200-224px.json"
-HOROVOD = ROOT / "results/published/horovod.csv"
+HOROVOD = ROOT / "results/published/prediction/pascal-2017.csv"
 RANKS = np.array([2.0, 4, 8, 16, 64, 256])
 TRUTH = {
     "slowdown": 1.05,
@@ -71,6 +71,26 @@ def test_rows_that_no_parameters_explain_widen_all() -> None:
     assert bad.median("row_sd") > 2 * good.median("row_sd")
 
 
+def test_made_up_tables_lie_in_their_bands() -> None:
+    """Truths drawn from the beliefs themselves, rows with their scatter: 90 % should be inside."""
+    generator = np.random.default_rng(1)
+    inside = []
+    for number in range(10):
+        drawn = {
+            name: np.exp(generator.normal(np.log([p.median]), p.log_sd))
+            for name, p in table.PRIOR.items()
+        }
+        exchange = Buckets() if number % 2 else Cycles()
+        blank = series(exchange=exchange, ranks_per_node=(1, 8)[number % 2], strong=number > 7)
+        scatter = np.exp(generator.normal(0, drawn["row_sd"], len(RANKS)))
+        rows = replace(blank, efficiency=table.model(blank, drawn)[0] * scatter)
+        draws = table.predict(rows, table.fit([rows], 16, seed=number), seed=number)
+        low, high = np.quantile(draws, (0.05, 0.95), axis=0)[:, -2:]
+        inside += [*((low <= rows.efficiency[-2:]) & (rows.efficiency[-2:] <= high))]
+    assert len(inside) == 20
+    assert sum(inside) >= 15, "fewer come by chance in 1 of 89 tries at 90 %"
+
+
 def test_a_table_without_one_rank_is_against_its_fewest() -> None:
     whole = truth(series())
     part = truth(series(ranks=RANKS[1:], efficiency=RANKS[1:], base_ranks=2.0))
@@ -98,7 +118,7 @@ def test_the_page_names_what_is_fitted_and_what_is_predicted(
 def test_the_predictions_that_are_shipped_are_those_of_today(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shipped = (ROOT / "results/published/predicted.md").read_text()
+    shipped = (ROOT / "results/published/prediction/predicted.md").read_text()
     words = ["--ranks", "128,512", "--ranks-per-node", "4", "--cycle-ms", "5"]
     page = predict(
         capsys, "--from", str(HOROVOD), *words, "--fusion-mib", "64", "--criterion", "75"
