@@ -71,9 +71,9 @@ class Timeline(BaseModel):
         return f'{head.removesuffix("}").rstrip()},\n "gradients": [\n{rows}\n ]\n}}\n'
 
 
-def read(path: Path) -> tuple[Timeline, str]:
-    """A timeline, and the SHA-256 of its file. Raises UsageError where it is none."""
-    setting = f"emulate={str(path)!r}"
+def read(path: Path, option: str = "emulate") -> tuple[Timeline, str]:
+    """A timeline, and the SHA-256 of its file. Raises UsageError, naming `option`."""
+    setting = f"{option}={str(path)!r}"
     cure = "record one with python -m bench timeline"
     try:
         with path.open("rb") as file:

@@ -26,6 +26,19 @@ class Terms:
     network_steps: Array
     network_volume: Array
 
+    def seconds(
+        self,
+        size: Array | float,
+        latency_s: Array | float,
+        bytes_per_s: Array | float,
+        node_latency_s: Array | float,
+        node_bytes_per_s: Array | float,
+    ) -> Array:
+        """Of a message of `size` bytes, by ranks: both levels one after the other."""
+        node = self.node_steps * node_latency_s + self.node_volume * size / node_bytes_per_s
+        network = self.network_volume * size / bytes_per_s
+        return np.asarray(node + self.network_steps * latency_s + network)
+
     def step_bytes(self, size: Array | float) -> Array:
         """Mean bytes of a step; those of the message where there is no step."""
         steps = self.node_steps + self.network_steps

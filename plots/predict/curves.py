@@ -90,7 +90,7 @@ def curves(points: pd.DataFrame, options: FitOptions) -> Iterator[TableCurve]:
             batch=batch,
             one_rank=one_rank,
             series=series,
-            is_fitted=(series.ranks <= options.fit_ranks) & np.isfinite(series.efficiency),
+            is_fitted=table.is_fitted(series, options.fit_ranks),
             notes=(*_batch(rows), *assumed, *also, *_not_explained(series)),
         )
 
@@ -107,7 +107,7 @@ def _baseline(rows: pd.DataFrame) -> tuple[float, float]:
 def _profile(source: str, options: FitOptions) -> tuple[Profile, tuple[str, ...]]:
     """The user's, or that of the model which the source names."""
     if options.profile is not None:
-        return Profile.of(timeline.read(options.profile)[0]), ()
+        return Profile.of(timeline.read(options.profile, "profile")[0]), ()
     stems = {path.stem.removesuffix(_RECORDED): path for path in _TIMELINES.glob(f"*{_RECORDED}*")}
     name = _model(source, stems)
     notes = () if name else (f"it names no model of ours; taken as {_USUAL} (--profile)",)

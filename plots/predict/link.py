@@ -40,9 +40,7 @@ class Regime(StrictTable):
         """Of a message of `size` bytes, by ranks; nothing where nothing is sent."""
         near, rate = self.node_latency_seconds, self.node_bytes_per_s
         near, rate = self.latency_seconds if near is None else near, rate or self.bytes_per_s
-        node = terms.node_steps * near + terms.node_volume * size / rate
-        network = terms.network_volume * size / self.bytes_per_s
-        sent = node + terms.network_steps * self.latency_seconds + network
+        sent = terms.seconds(size, self.latency_seconds, self.bytes_per_s, near, rate)
         busy = terms.node_volume + terms.network_volume > 0
         return np.asarray(sent + np.where(busy, self.start_seconds, 0.0))
 

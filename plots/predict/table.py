@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import multivariate_t
 
 from plots.predict.costs import ALGORITHMS, Array
@@ -51,8 +52,8 @@ PRIOR = {
 class Series:
     """One curve: efficiencies by ranks, nan where a row is only to be predicted.
 
-    `profile` is the step of one rank, in the seconds of the table, at `images` of it; a point of
-    strong scaling has that batch divided by its ranks.
+    `profile` is the step of one rank, in the seconds of the table; in strong scaling a rank has the
+    batch of that step divided by the number of ranks.
     """
 
     profile: Profile
@@ -105,13 +106,9 @@ def model(series: Series, draws: dict[str, Array]) -> Array:
     terms = [ALGORITHMS[name](p, series.ranks_per_node) for name in _LEVELS]
 
     def cost(size: Array) -> Array:
-        rate, latency, near = rows["bytes_per_s"], rows["latency_s"], rows["node_speed"]
-        seconds = [
-            (t.network_steps + t.node_steps / near) * latency
-            + (t.network_volume + t.node_volume / near) * size / rate
-            for t in terms
-        ]
-        return np.asarray(np.minimum.reduce(seconds))
+        latency, rate, near = rows["latency_s"], rows["bytes_per_s"], rows["node_speed"]
+        levels = (latency, rate, latency / near, rate * near)
+        return np.asarray(np.minimum.reduce([t.seconds(size, *levels) for t in terms]))
 
     profile = series.profile
     end_s = series.exchange.run(profile.sizes, profile.arrival_s, factors, cost).last_end_s
@@ -139,7 +136,7 @@ def fit(series: Sequence[Series], most_ranks: float, seed: int = 0) -> Fit:
         logged = _likelihood(series, logs, most_ranks) + belief - proposal.logpdf(logs)
     weights = _weights(logged)
     kept = logs[generator.choice(_DRAWS, _KEPT, p=weights)]
-    sizes = [float(n) for one in series for n in one.ranks[_is_fitted(one, most_ranks)]]
+    sizes = [float(n) for one in series for n in one.ranks[is_fitted(one, most_ranks)]]
     return Fit(
         draws={name: np.exp(kept[:, i]) for i, name in enumerate(PRIOR)},
         fitted_ranks=max(sizes, default=1.0),
@@ -156,7 +153,8 @@ def predict(series: Series, fitted: Fit, seed: int = 0) -> Array:
     return np.asarray(efficiency * np.exp(generator.normal(0.0, sd, efficiency.shape)))
 
 
-def _is_fitted(series: Series, most_ranks: float) -> Array:
+def is_fitted(series: Series, most_ranks: float) -> NDArray[np.bool_]:
+    """By row: published, and of few enough ranks."""
     return np.asarray(
         (series.ranks > 1) & (series.ranks <= most_ranks) & np.isfinite(series.efficiency)
     )
@@ -167,7 +165,7 @@ def _likelihood(series: Sequence[Series], logs: Array, most_ranks: float) -> Arr
     draws = {name: np.exp(logs[:, i]) for i, name in enumerate(PRIOR)}
     total = np.zeros(len(logs))
     for one in series:
-        rows = _is_fitted(one, most_ranks)
+        rows = is_fitted(one, most_ranks)
         if rows.any():
             small = replace(one, ranks=one.ranks[rows], efficiency=one.efficiency[rows])
             sd = draws["row_sd"][:, None]

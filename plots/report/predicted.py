@@ -18,6 +18,7 @@ from plots.report.columns import Column, csv, markdown_table
 from plots.report.format import count, escape, percent, rate, rule
 from plots.report.published import read_points
 
+_FEW = 50.0  # effective draws, below which a band is made of too little
 BAND = (0.05, 0.95)  # of the draws: 90 %
 _GRID: Array = 2.0 ** np.arange(1, 13, dtype=float)  # ranks at which a criterion is looked for
 
@@ -73,6 +74,10 @@ def write(path: Path, options: FitOptions, form: str) -> str:
             notes += [f"{one.name}: {note}" for note in one.notes]
             notes += [f"{one.name}: {note}" for note in _open(one, of_curve, fitted, options)]
         notes.append(_parameters(group, fitted))
+        if fitted.effective < _FEW:
+            notes.append(
+                f"{group[0].name}: {fitted.effective:.0f} draws carry this fit: distrust it"
+            )
     return csv(_COLUMNS, rows) if form == "csv" else _page(path, rows, notes, options)
 
 

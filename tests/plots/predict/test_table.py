@@ -147,6 +147,11 @@ def test_a_row_that_is_kept_from_the_fit_is_judged(
     assert "Of 2 published rows that were not fitted, 2 are in the band." in page
 
 
+def test_a_profile_that_is_none_is_named_by_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--from", str(HOROVOD), "--profile", str(HOROVOD)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: profile='{HOROVOD}' is no timeline")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
