@@ -33,6 +33,8 @@ def input_rates(loaded: Loaded) -> Iterator[InputRate]:
     runs, alone = loaded.runs[~loaded.runs["emulated"].astype(bool)], loaded.pipelines
     if runs.empty or alone.empty:
         return
+    # a batch that stays on the device is none that anybody waits for
+    runs = runs[[facts.get("preprocessing") != "resident" for facts in runs["facts"]]]
     fastest = _rates(runs, "cell").groupby(_BY).max()
     both = _rates(alone).to_frame("alone").join(fastest.rename("trained"), how="inner")
     for row in both.reset_index().to_dict("records"):
