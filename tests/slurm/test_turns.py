@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ class Fault:
     stall_s: float = 600.0
     again: bool = False  # the same command is tried afterwards
     transport: str = "gloo"
+    launcher_may_hang: bool = False  # its time limit is the end then
 
 
 @dataclass
@@ -179,6 +180,9 @@ def _end_the_driver(launched: Launched) -> None:
 
 _OWN = rf"rank 1: {GONE}"
 _RAISED = "RuntimeError: planted failure"
+# under load, prterun of Open MPI 5.0.11 aborted in 10 of 50 launches whose rank left MPI without a
+# word, in 3 of them before it could say so; in another one it hung
+_LAUNCHER_ABORTS = r"prterun: pthread_mutex_lock\.c:\d+: .*"
 _INTERRUPTED = ("interrupted", "interrupted")
 FAULTS = {
     "rank of the running world killed": Fault(_OWN, act=_rank(0, signal.SIGKILL), again=True),
@@ -191,7 +195,11 @@ FAULTS = {
     ),
     "rank of the running world exits": Fault(_OWN, planned="os._exit(3)", rank=1),
     "rank of the waiting world exits": Fault(
-        "rank 0: exit code 3", planned="os._exit while loading", transport="mpi"
+        f"(rank 0: exit code 3|{_LAUNCHER_ABORTS})",
+        planned="os._exit while loading",
+        transport="mpi",
+        limit_s=90,
+        launcher_may_hang=True,
     ),
     "launcher of the running world killed": Fault(KILLED, act=_launcher(0)),
     "launcher of the stopped world killed": Fault(KILLED, act=_launcher(1)),
@@ -255,6 +263,9 @@ def results(
 def test_a_fault(name: str, results: dict[str, Future[Result]]) -> None:
     result, fault = results[name].result(), FAULTS[name]
     words = [f"{run.state}: {run.problem}" for run in result.runs]
+    if fault.launcher_may_hang and "timed out" in (run.state for run in result.runs):
+        late = f"timed out after {len(words) * fault.limit_s} s"
+        fault = replace(fault, told=late, partner=late, states=("timed out", "timed out"))
     print(f"\n| {' | '.join([name, *words])} |")
     culprit = 1 if "stopped world" in name else fault.world
     first, second = result.runs[culprit], result.runs[1 - culprit]
