@@ -2,7 +2,8 @@
 
 python -m tests.check_trials --results results/mine/check-trials: sessions of a reference, then
 checks by turns without and with a sleep; one line of trials.csv for each, and the counts beside
-their bars. Wants a quiet machine for three hours; the same command goes on where it was stopped.
+their bars. Wants a quiet machine for 80 minutes; the same command goes on where it was stopped.
+The work is that of check_trials.toml; `-- check --ranks 2` tries the shipped study, in three hours.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from slurm.check.reference import Reference, read_reference
 
 ROOT = Path(__file__).parents[1]
+STUDY = "tests/check_trials.toml"
 SLEEP = 0.1  # of the mean step of the faster cell; a sleep adds rather more than its time
 MOST_FALSE, MOST_S = 1 / 20, 600
 COLUMNS = ("kind", "exit_code", "outcome", "seconds", "inject_ms", "ratio", "noise", "reason")
@@ -90,7 +92,7 @@ def main() -> None:
     parser.add_argument("--plain", type=int, default=20, help="checks of the machine as it is")
     parser.add_argument("--injected", type=int, default=10, help="checks of the slowed one")
     parser.add_argument(
-        "words", nargs="*", default=["--ranks", "2"], help="of each check, after --"
+        "words", nargs="*", default=[STUDY, "--ranks", "2"], help="of each check, after --"
     )
     options = parser.parse_args()
     results = Path(os.path.relpath(options.results, ROOT))

@@ -16,12 +16,14 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.record import read_run
+from bench.study.files import read_study
 from slurm.check.answer import FORMATS, Answer, compare, outcome
 from slurm.check.command import CheckMachine
 from slurm.check.measure import _in_allocation, make_plan
-from slurm.check.reference import Reference, read_reference, unlike
-from slurm.load import read_site
-from tests.check_trials import COLUMNS, count, row, schedule, sleep_ms
+from slurm.check.reference import LEAST_LAUNCHES, Reference, read_reference, unlike
+from slurm.load import find_study, read_site
+from tests.check_trials import COLUMNS, ROOT, count, row, schedule, sleep_ms
+from tests.check_trials import STUDY as TRIED
 from tests.simulation.check import Machine, counts
 from tests.slurm.calls import Calls
 from tests.slurm.fake_slurm import install
@@ -295,6 +297,12 @@ def test_on_a_loud_machine_it_says_so_rather_than_something_wrong() -> None:
     assert as_it_is["slower"] <= 25
     assert slowed["within"] <= 25
     assert as_it_is["could not measure"] + slowed["could not measure"] > 250
+
+
+def test_trials_are_of_the_check_s_own_cells_and_of_its_fewest_launches() -> None:
+    tried, shipped = read_study(ROOT / TRIED), read_study(find_study("check"))
+    assert (tried.cells, tried.scaling) == (shipped.cells, shipped.scaling)
+    assert tried.blocks == LEAST_LAUNCHES
 
 
 def test_trials_are_spread_counted_and_slowed_by_a_tenth_of_a_step(tmp_path: Path) -> None:
