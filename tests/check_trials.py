@@ -18,10 +18,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from slurm.check.reference import Reference, read_reference
+from slurm.check.reference import LEAST_LAUNCHES, Reference, read_reference
 
 ROOT = Path(__file__).parents[1]
 STUDY = "tests/check_trials.toml"
+WORDS = (STUDY, "--ranks", "2", "--blocks", str(LEAST_LAUNCHES))
 SLEEP = 0.1  # of the mean step of the faster cell; a sleep adds rather more than its time
 MOST_FALSE, MOST_S = 1 / 20, 600
 COLUMNS = ("kind", "exit_code", "outcome", "seconds", "inject_ms", "ratio", "noise", "reason")
@@ -92,7 +93,7 @@ def main() -> None:
     parser.add_argument("--plain", type=int, default=20, help="checks of the machine as it is")
     parser.add_argument("--injected", type=int, default=10, help="checks of the slowed one")
     parser.add_argument(
-        "words", nargs="*", default=[STUDY, "--ranks", "2"], help="of each check, after --"
+        "words", nargs="*", default=WORDS, help="of each check, after --"
     )
     options = parser.parse_args()
     results = Path(os.path.relpath(options.results, ROOT))

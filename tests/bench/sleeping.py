@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.bench.tiny import plain
 
-FORWARD_S = 0.1
+FORWARD_S = 0.2
 
 
 class _Sleeping(nn.Module):
