@@ -15,7 +15,8 @@ try:
     from bench.extras import names
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
-    from plots.foreign import ImportLogs, PredictTable, ShowPublished
+    from plots.foreign import ImportLogs, ShowPublished
+    from plots.larger import PredictRanks
     from plots.require import NewFile, StudyPath
 except ImportError as missing:
     give_up(missing)
@@ -269,7 +270,7 @@ PROGRAM = Group(
     compare=CompareStudies,
     **{"import": ImportLogs},
     published=ShowPublished,
-    predict=PredictTable,
+    predict=PredictRanks,
 )
 
 

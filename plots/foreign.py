@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import BeforeValidator, Field
+from typing import Literal
 
 from bench.config import UsageError
-from bench.options import Shown, option, split_commas
+from bench.options import Shown, option
 from bench.shell import Command
-from plots.require import ExistingFolder, NewFile
+from plots.require import ExistingFolder
 
 
 class ImportLogs(Command):
@@ -75,41 +73,3 @@ class ShowPublished(Command):
         from plots.report.published import page
 
         print(page(self.folder, [*self.study], self.out or self.folder))
-
-
-class PredictTable(Command):
-    """Fit a published table's smallest worlds with a model of a step, and predict the others."""
-
-    example: ClassVar[str] = "python -m plots predict --from TABLE.csv --ranks 128,512"
-    table: Path = option(..., "table of points: .csv, as `plots import` writes", alias="from")
-    ranks: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=10**6)], ...],
-        BeforeValidator(split_commas),
-        Shown(metavar="128,512"),
-    ] = option((), "worlds to predict beside the table's")
-    fit_ranks: int = option(16, "largest world that is fitted", ge=2, le=10**7)
-    ranks_per_node: int = option(1, "ranks of a node, whose link is faster", ge=1, le=2**16)
-    cycle_ms: float = option(1.0, "of backends that wait for ticks", gt=0, le=1000)
-    fusion_mib: float = option(128.0, "that such a cycle joins at most", gt=0, le=2**20)
-    profile: Path | None = option(None, "timeline of the model; default: by the source's words")
-    criterion: float | None = option(None, "efficiency in percent, such as 75", gt=0, le=100)
-    form: Literal["markdown", "csv"] = option("markdown", "of what is written", alias="format")
-    out: NewFile | None = option(None, "file to write; default: print", shown=Shown("-o"))
-
-    def run(self) -> None:
-        from bench.study.disk import write_whole
-        from plots.predict.curves import FitOptions
-        from plots.predict.stream import Cycles
-        from plots.report.predicted import write
-
-        cycles = Cycles(cycle_s=self.cycle_ms / 1e3, fusion_bytes=self.fusion_mib * 2**20)
-        options = FitOptions(
-            fit_ranks=self.fit_ranks,
-            ranks=self.ranks,
-            ranks_per_node=self.ranks_per_node,
-            cycles=cycles,
-            profile=self.profile,
-            criterion=self.criterion and self.criterion / 100,
-        )
-        text = write(self.table, options, self.form)
-        print(write_whole(self.out, text.encode()) if self.out else text.rstrip("\n"))

@@ -92,9 +92,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=6, help="of the reference")
     parser.add_argument("--plain", type=int, default=20, help="checks of the machine as it is")
     parser.add_argument("--injected", type=int, default=10, help="checks of the slowed one")
-    parser.add_argument(
-        "words", nargs="*", default=WORDS, help="of each check, after --"
-    )
+    parser.add_argument("words", nargs="*", default=WORDS, help="of each check, after --")
     options = parser.parse_args()
     results = Path(os.path.relpath(options.results, ROOT))
     os.chdir(ROOT)

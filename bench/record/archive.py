@@ -53,12 +53,12 @@ def size_bytes(path: Path) -> int:
     return path.stat().st_size if archived is None else len(archived)
 
 
-def logs_in(directory: Path) -> list[Path]:
-    """Every FOLDER/KIND/*.jsonl, sorted, whether it is a file of its own or in the archive."""
+def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
+    """Every FOLDER/KIND/* of a suffix, sorted: files of their own, and those in the archive."""
     kind = PurePosixPath(directory.name)
     members = map(PurePosixPath, contents(directory.parent))
-    archived = {directory / m.name for m in members if m.parent == kind and m.suffix == ".jsonl"}
-    return sorted(archived.union(directory.glob("*.jsonl")))
+    archived = {directory / m.name for m in members if m.parent == kind and m.suffix == suffix}
+    return sorted(archived.union(directory.glob(f"*{suffix}")))
 
 
 def differs(path: Path) -> UsageError:

@@ -6,6 +6,7 @@ job-001.sh, ...      the job scripts as executed; job-n004-b00-001.sh: of block 
 job-report-001.sh    the job that writes the report when those have ended
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of one done again
 jobs/, calibration/  under Slurm: what jobs say of themselves; plain processes on every node
+collectives/         logs of `python -m bench collectives` on the same machine
 logs.tar.gz          instead, of a study that is done: job scripts, runs/, jobs/, calibration/, ...
 SHIPPED              only in the studies that come with the project: nothing is added to them
 """
@@ -31,6 +32,7 @@ from bench.study.jobs import JobRecord, read_records, whole_bytes
 
 RESULTS = Path("results/mine")  # what users measure, beside what comes with the project
 
+COLLECTIVES = "collectives"  # beside runs/: logs of `python -m bench collectives`
 SHIPPED = "SHIPPED"  # the file in a study that comes with the project
 
 

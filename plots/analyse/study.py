@@ -31,11 +31,13 @@ from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, PointRow, Table, by_point, tabulate
+from plots.analyse.predicted import predictions
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
 from plots.analyse.trainings import summarise
 from plots.analyse.variants import Variant
 from plots.read.calibrations import Calibration
+from plots.read.predictions import PredictionLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,7 @@ class Analysis:
     calibrated: Calibrated | None
     exchange: Exchange | None
     bounds: list[PointRow]
+    predictions: list[PointRow]
     trained: list[PointRow]
     served: list[PointRow]
 
@@ -139,6 +142,7 @@ def analyse(
     loaded: Loaded,
     calibrations: Sequence[Calibration] | None = None,
     collectives: Sequence[Measured] = (),
+    predicted: Sequence[PredictionLine] = (),
 ) -> Analysis:
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
@@ -147,6 +151,7 @@ def analyse(
     varied = (*comparability.VARIED, *variants.fields_of(study), *of_arms)
     factors = (*comparability.OF_THE_POINT, "seed", *varied)
     facts = runs["facts"].tolist()
+    scaled = list(scaling.efficiency(table, missing))
     return Analysis(
         loaded=loaded,
         table=table,
@@ -156,8 +161,9 @@ def analyse(
         comparisons=comparison.compare(table, study, missing),
         gains=sorted(gains.gains(table, study, missing), key=_single_first),
         other_optimisation=list(optimisation.beside(loaded.other_optimisation, table)),
-        efficiency=list(scaling.efficiency(table, missing)),
+        efficiency=scaled,
         bounds=list(bounds(table, runs, collectives, missing)),
+        predictions=list(predictions(table, scaled, predicted, missing)),
         exchange=examine(table, tabulate(loaded.observed), loaded.framework, missing),
         not_compared=missing,
         step_times=list(_step_times(runs)),

@@ -59,6 +59,11 @@ class TableCurve:
         return f"{self.number}, {self.backend}, {self.batch:.0f} images a {each}"
 
 
+def recorded_steps() -> dict[str, Path]:
+    """The shipped timelines, by name."""
+    return {path.stem: path for path in _TIMELINES.glob("*.json")}
+
+
 def curves(points: pd.DataFrame, options: FitOptions) -> Iterator[TableCurve]:
     """Of a baseline and a larger row at least."""
     points = points.assign(stated=points["batch"].notna(), batch=points["batch"].fillna(_BATCH))
@@ -108,7 +113,11 @@ def _profile(source: str, options: FitOptions) -> tuple[Profile, tuple[str, ...]
     """The user's, or that of the model which the source names."""
     if options.profile is not None:
         return Profile.of(timeline.read(options.profile, "profile")[0]), ()
-    stems = {path.stem.removesuffix(_RECORDED): path for path in _TIMELINES.glob(f"*{_RECORDED}*")}
+    stems = {
+        stem.removesuffix(_RECORDED): path
+        for stem, path in recorded_steps().items()
+        if stem.endswith(_RECORDED)
+    }
     name = _model(source, stems)
     notes = () if name else (f"it names no model of ours; taken as {_USUAL} (--profile)",)
     return Profile.of(timeline.read(stems[name or _USUAL])[0]), notes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -102,12 +103,28 @@ def fitted(sweeps: Sequence[Measured], algorithms: Sequence[str] = ("ring",)) ->
     """
     if len({m.ranks for m in sweeps}) < 2:
         algorithms = algorithms[:1]
-    links = [_fitted(sweeps, name) for name in algorithms]
+    rows = _medians(sweeps)
+    where = sorted({f"{m.cell} on {m.ranks} ranks of {m.machine}" for m in sweeps})
+    links = [_fitted(rows, name, f"fitted: {'; '.join(where)}") for name in algorithms]
     return min(links, key=lambda link: float(np.sum(link.relative_errors(sweeps) ** 2)))
 
 
-def _fitted(sweeps: Sequence[Measured], name: str) -> Link:
+def resampled(
+    link: Link, sweeps: Sequence[Measured], count: int, generator: np.random.Generator
+) -> Iterator[Link]:
+    """Fits to the times of `link`, the relative errors of its own dealt out anew: what the sweeps
+    leave open. Those that tell no bandwidth are left out.
+    """
     size, ranks, seconds = _medians(sweeps)
+    on_the_line = link.seconds(size, ranks)
+    for _ in range(count):
+        drawn = on_the_line * generator.choice(seconds / on_the_line, len(seconds))
+        with suppress(UsageError):
+            yield _fitted((size, ranks, drawn), link.algorithms[0], link.source)
+
+
+def _fitted(rows: tuple[Array, Array, Array], name: str, source: str) -> Link:
+    size, ranks, seconds = rows
     terms = ALGORITHMS[name](ranks, 1)  # one level
     step_bytes, steps = terms.step_bytes(size), terms.network_steps
     # a step's seconds have the relative error of the whole
@@ -126,8 +143,7 @@ def _fitted(sweeps: Sequence[Measured], name: str) -> Link:
         )
         for first, line in zip(firsts, lines, strict=True)
     )
-    where = sorted({f"{m.cell} on {m.ranks} ranks of {m.machine}" for m in sweeps})
-    return Link(source=f"fitted: {'; '.join(where)}", algorithms=(name,), regimes=regimes)
+    return Link(source=source, algorithms=(name,), regimes=regimes)
 
 
 def _medians(sweeps: Sequence[Measured]) -> tuple[Array, Array, Array]:

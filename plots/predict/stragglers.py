@@ -54,3 +54,8 @@ class Spread:
             transient_sd=transient**0.5,
             slowest=float(np.exp(means.max())),
         )
+
+    @property
+    def sd(self) -> float:
+        """Of the logs of a step of ranks that are not known."""
+        return float(np.hypot(self.persistent_sd, self.transient_sd))

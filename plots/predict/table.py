@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import multivariate_t
 
+from plots.predict.beyond import DOUBLING_SD
 from plots.predict.costs import ALGORITHMS, Array
 from plots.predict.step import Profile, step_times
 from plots.predict.stragglers import expected_slowest
 from plots.predict.stream import Buckets, Cycles
 
-DOUBLING_SD = 0.01  # of a predicted one, for each doubling beyond the ranks that were fitted
 _LEVELS = ("ring", "tree", "two_level")  # the fastest is taken, as a library chooses
 _DRAWS, _KEPT = 4_000, 1_000
 _LEAST = 400  # draws that the weights of the last round should leave

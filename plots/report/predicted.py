@@ -11,48 +11,26 @@ import numpy as np
 from bench.config import UsageError
 from plots.imports.efficiency import scaled
 from plots.predict import curves, table
-from plots.predict.costs import Array
+from plots.predict.beyond import DOUBLING_SD
 from plots.predict.curves import FitOptions, TableCurve
 from plots.predict.table import Fit
+from plots.report.bands import BAND, BESIDE, GRID, RowWithBand, crossing
 from plots.report.columns import Column, csv, markdown_table
-from plots.report.format import count, escape, percent, rate, rule
+from plots.report.format import count, escape, rule
 from plots.report.published import read_points
 
 _FEW = 50.0  # effective draws, below which a band is made of too little
-BAND = (0.05, 0.95)  # of the draws: 90 %
-_GRID: Array = 2.0 ** np.arange(1, 13, dtype=float)  # ranks at which a criterion is looked for
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predicted:
-    """One row: what was published, and the model's median and band, as images/s and efficiency."""
+class Predicted(RowWithBand):
+    """One row of a table, of its source."""
 
     number: int  # of its source, below the table
     source: str
     curve: str
     backend: str
     batch: float
-    world_size: int
-    use: str  # 'fitted', 'predicted'
-    images_per_s: float | None
-    efficiency: float | None
-    predicted_images_per_s: float
-    predicted_efficiency: float
-    low: float
-    high: float
-
-    @property
-    def points(self) -> float | None:
-        """Of efficiency: predicted less published, in percent."""
-        published = self.efficiency
-        return None if published is None else 100 * (self.predicted_efficiency - published)
-
-    @property
-    def inside(self) -> str | None:
-        """Whether the published efficiency is in the band."""
-        if self.efficiency is None:
-            return None
-        return "yes" if self.low <= self.efficiency <= self.high else "no"
 
 
 def write(path: Path, options: FitOptions, form: str) -> str:
@@ -83,8 +61,7 @@ def write(path: Path, options: FitOptions, form: str) -> str:
 
 def _rows(one: TableCurve, fitted: Fit) -> Iterator[Predicted]:
     draws = table.predict(one.series, fitted)
-    low, high = np.quantile(draws, BAND, axis=0)
-    middle = np.median(draws, axis=0)
+    low, middle, high = np.quantile(draws, BAND, axis=0)
     for i, ranks in enumerate(one.series.ranks):
         efficiency = float(one.series.efficiency[i])
         ideal = one.one_rank * ranks
@@ -114,26 +91,15 @@ def _open(
     if missed := ", ".join(str(r.world_size) for r in wrong):
         yield f"the model does not explain {missed} ranks, although fitted to them"
     if options.criterion is not None:
-        grid = replace(one.series, ranks=_GRID, efficiency=np.full(len(_GRID), np.nan))
-        draws = table.model(grid, fitted.draws)
-        low, middle, high = (
-            _crossing(np.quantile(draws, share, axis=0), options.criterion)
-            for share in (BAND[0], 0.5, BAND[1])
-        )
-        falls = f"efficiency falls below {rule(options.criterion)} at"
-        yield f"{falls} {middle} ranks [{low} to {high}]"
-
-
-def _crossing(efficiency: Array, criterion: float) -> str:
-    below = _GRID[efficiency < criterion]
-    return f"{below[0]:,.0f}" if len(below) else f"more than {_GRID[-1]:,.0f}"
+        grid = replace(one.series, ranks=GRID, efficiency=np.full(len(GRID), np.nan))
+        yield crossing(table.model(grid, fitted.draws), options.criterion)
 
 
 def _parameters(group: Sequence[TableCurve], fitted: Fit) -> str:
     """What the fit says of the machine, with its band."""
 
     def band(name: str, scale: float, unit: str) -> str:
-        low, high = np.quantile(fitted.draws[name], BAND) * scale
+        low, _, high = np.quantile(fitted.draws[name], BAND) * scale
         return f"{fitted.median(name) * scale:.3g} [{low:.3g}, {high:.3g}] {unit}"
 
     rows = count(sum(int(one.is_fitted.sum()) for one in group), "row")
@@ -150,16 +116,7 @@ _COLUMNS = (
     Column("curve", "curve"),
     Column("backend", "backend"),
     Column("batch", "batch", "{:.0f}".format),
-    Column("world_size", "ranks", each=True),
-    Column("use", "row", each=True),
-    Column("images_per_s", "images/s", rate),
-    Column("predicted_images_per_s", "model", rate),
-    Column("efficiency", "efficiency", percent),
-    Column("predicted_efficiency", "model's", percent),
-    Column("low", "from", percent),
-    Column("high", "to", percent),
-    Column("points", "points off", "{:+.1f}".format),
-    Column("inside", "in the band"),
+    *BESIDE,
 )
 
 
@@ -182,7 +139,7 @@ def _page(path: Path, rows: Sequence[Predicted], notes: Sequence[str], options: 
     others = count(len(judged), "published row")
     head = _HEAD.format(
         most=options.fit_ranks,
-        doubling=rule(table.DOUBLING_SD),
+        doubling=rule(DOUBLING_SD),
         verdict=f" Of {others} that were not fitted, {inside} are in the band." if judged else "",
     )
     bullets = "\n".join(f"- {escape(note)}." for note in dict.fromkeys(notes))

@@ -15,12 +15,13 @@ from bench.config import UsageError
 from bench.record.archive import logs_in
 from bench.study.collectives import read_each
 from bench.study.disk import write_whole
+from bench.study.folder import COLLECTIVES
 from plots.analyse import comparability
 from plots.analyse.runs import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.variants import words
-from plots.read import calibrations
+from plots.read import calibrations, predictions
 from plots.report import answer, figures, lead, sections
 from plots.report.axes import PRESETS
 from plots.report.checks import checks
@@ -31,7 +32,6 @@ from plots.report.html import html
 from plots.report.markdown import page
 
 SCHEMA = 2  # of summary.json
-_COLLECTIVES = "collectives"  # folder beside a study's runs: logs of `bench collectives`
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
 
@@ -67,7 +67,8 @@ def analysed(folder: Path) -> Analysis:
     loaded = load(folder)
     require(loaded, folder)
     jobs = calibrations.read(folder, comparability.facts)
-    return analyse(loaded, jobs, read_each(logs_in(folder / _COLLECTIVES)))
+    sweeps = read_each(logs_in(folder / COLLECTIVES))
+    return analyse(loaded, jobs, sweeps, predictions.read(folder))
 
 
 def draw_one(

@@ -1,0 +1,82 @@
+"""A prediction beside what was measured: its row and columns, its band, where it is crossed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plots.predict.costs import Array
+from plots.report.columns import Column
+from plots.report.format import percent, rate, rule
+from plots.report.tables import BATCH, POINT, with_interval
+
+BAND = (0.05, 0.5, 0.95)  # of the draws: 90 % around the median
+GRID: Array = 2.0 ** np.arange(1, 13, dtype=float)  # ranks at which a criterion is looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowWithBand:
+    """What was measured, if anything, and the model's median and band."""
+
+    world_size: int
+    use: str  # 'fitted', 'predicted'
+    images_per_s: float | None
+    efficiency: float | None
+    predicted_images_per_s: float
+    predicted_efficiency: float
+    low: float
+    high: float
+
+    @property
+    def points(self) -> float | None:
+        """Of efficiency: predicted less measured, in percent."""
+        measured = self.efficiency
+        return None if measured is None else 100 * (self.predicted_efficiency - measured)
+
+    @property
+    def inside(self) -> str | None:
+        """Whether the measured efficiency is in the band."""
+        if self.efficiency is None:
+            return None
+        return "yes" if self.low <= self.efficiency <= self.high else "no"
+
+
+BESIDE = (
+    Column("world_size", "ranks", each=True),
+    Column("use", "row", each=True),
+    Column("images_per_s", "images/s", rate),
+    Column("predicted_images_per_s", "model", rate),
+    Column("efficiency", "efficiency", percent),
+    Column("predicted_efficiency", "model's", percent),
+    Column("low", "from", percent),
+    Column("high", "to", percent),
+    Column("points", "points off", "{:+.1f}".format),
+    Column("inside", "in the band"),
+)
+
+
+PREDICTIONS = (
+    Column("curve", "curve"),
+    *POINT,
+    *BATCH,
+    Column("use", "row", each=True),
+    Column("measured_efficiency", "efficiency", with_interval(percent)),
+    Column("predicted_efficiency", "predicted", percent),
+    Column("low", "from", percent),
+    Column("high", "to", percent),
+    Column("points_off", "points off", "{:+.1f}".format),
+    Column("inside", "in the band", lambda inside: "yes" if inside else "no"),
+    Column("doubt", "doubt"),
+)
+
+
+def crossing(draws: Array, criterion: float) -> str:
+    """At how many ranks of `GRID` efficiency [draw, rank] is below a criterion, in words."""
+
+    def first(efficiency: Array) -> str:
+        below = GRID[efficiency < criterion]
+        return f"{below[0]:,.0f}" if len(below) else f"more than {GRID[-1]:,.0f}"
+
+    low, middle, high = map(first, np.quantile(draws, BAND, axis=0))
+    return f"efficiency falls below {rule(criterion)} at {middle} ranks [{low} to {high}]"

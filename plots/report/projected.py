@@ -1,0 +1,242 @@
+"""A study beyond its ranks: each curve's prediction, who is faster, and what would help most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from bench.config import UsageError
+from plots.predict import measured
+from plots.predict.beyond import DOUBLING_SD, PassFactors, Projection, helps, project, solve
+from plots.predict.costs import Array
+from plots.predict.measured import StudyCurve, StudyFitOptions
+from plots.report.bands import BAND, BESIDE, GRID, RowWithBand, crossing
+from plots.report.columns import Column, csv, markdown_table
+from plots.report.format import escape, rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectedRow(RowWithBand):
+    """One number of ranks of a curve; `exposed_seconds` of a step no pass hides."""
+
+    name: str
+    curve: str
+    images: int
+    exposed_seconds: float
+    exposed_low: float
+    exposed_high: float
+    doubt: str  # why the model may not hold there; '' where nothing says so
+
+
+@dataclass(frozen=True, kw_only=True)
+class FasterRow:
+    """Images/s of one curve over those of another with the same work."""
+
+    name: str
+    other: str
+    curve: str
+    images: int
+    world_size: int
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """Which, where the band leaves out 1."""
+        if self.low > 1:
+            return f"{self.name} is faster"
+        return f"{self.other} is faster" if self.high < 1 else "cannot tell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelpRow:
+    """One change by itself, and what it adds to the efficiency."""
+
+    name: str
+    curve: str
+    world_size: int
+    change: str
+    points: float  # of efficiency, in percent
+
+
+def write(folder: Path, options: StudyFitOptions, form: str) -> str:
+    """The page, or its rows as CSV. Raises UsageError where no curve can be predicted."""
+    every, notes = measured.curves(folder, options)
+    if not every:
+        raise UsageError(f"{folder}: no curve can be predicted: {'; '.join(notes)}")
+    factors = [solve(one.model, one.draws) for one in every]
+    projections = [
+        project(one.model, one.draws, solved, _ranks(one, options), np.random.default_rng(seed))
+        for seed, (one, solved) in enumerate(zip(every, factors, strict=True))
+    ]
+    rows = [row for one, p in zip(every, projections, strict=True) for row in _rows(one, p)]
+    if form == "csv":
+        return csv(_COLUMNS, rows)
+    pairs = [*_faster(every, projections)]
+    largest = [float(p.ranks[-1]) for p in projections]
+    changes = [row for each in zip(every, factors, largest, strict=True) for row in _helps(*each)]
+    for one, solved in zip(every, factors, strict=True):
+        title = f"{one.name}, {one.curve} scaling"
+        notes += [f"{title}: {note}" for note in (*one.notes, _words(solved))]
+        if options.criterion is not None:
+            on_grid = project(one.model, one.draws, solved, GRID, np.random.default_rng(0))
+            notes += [f"{title}: {crossing(on_grid.efficiency, options.criterion)}"]
+    return _page(folder, rows, pairs, changes, notes, options)
+
+
+def _ranks(one: StudyCurve, options: StudyFitOptions) -> Array:
+    """Those measured and those asked for."""
+    return np.array(sorted({*one.step_s, *(n for n in options.ranks if n > 1)}), float)
+
+
+def _rows(one: StudyCurve, projection: Projection) -> Iterator[ProjectedRow]:
+    low, middle, high = np.quantile(projection.efficiency, BAND, axis=0)
+    exposed = np.quantile(projection.exposed_s, BAND, axis=0)
+    strong = one.curve == "strong"
+    for i, p in enumerate(projection.ranks):
+        ranks = int(p)
+        ideal_s = one.alone_s / (ranks if strong else 1)
+        images = one.images * (1 if strong else ranks)
+        step_s = one.step_s.get(ranks)
+        yield ProjectedRow(
+            name=one.name,
+            curve=one.curve,
+            images=one.images,
+            world_size=ranks,
+            use="fitted" if p in one.model.fitted_ranks else "predicted",
+            images_per_s=None if step_s is None else images / step_s,
+            efficiency=None if step_s is None else ideal_s / step_s,
+            predicted_images_per_s=float(images / ideal_s * middle[i]),
+            predicted_efficiency=float(middle[i]),
+            low=float(low[i]),
+            high=float(high[i]),
+            exposed_seconds=float(exposed[1, i]),
+            exposed_low=float(exposed[0, i]),
+            exposed_high=float(exposed[2, i]),
+            doubt=_doubt(one, ranks),
+        )
+
+
+def _doubt(one: StudyCurve, ranks: int) -> str:
+    full = "the cores of the one node would be full"
+    return one.doubts.get(ranks, full if ranks >= one.crowded_from else "")
+
+
+def _faster(every: Sequence[StudyCurve], projections: Sequence[Projection]) -> Iterator[FasterRow]:
+    """Every two curves of the same work over one transport, the later in the study above."""
+    both = [*zip(every, projections, strict=True)]
+    for i, j in product(range(len(both)), repeat=2):
+        (a, of_a), (b, of_b) = both[i], both[j]
+        if i >= j or _work(a) != _work(b):
+            continue
+        at = [n for n in of_a.ranks if n in of_b.ranks]
+        for ranks in at:
+            seconds = (p.step_s[:, [*p.ranks].index(ranks)] for p in (of_a, of_b))
+            before, after = seconds
+            low, ratio, high = np.quantile(before / after, BAND)
+            yield FasterRow(
+                name=b.name,
+                other=a.name,
+                curve=a.curve,
+                images=a.images,
+                world_size=int(ranks),
+                ratio=float(ratio),
+                low=float(low),
+                high=float(high),
+            )
+
+
+def _work(one: StudyCurve) -> tuple[object, ...]:
+    return one.curve, one.images, one.point.cell.partition("/")[2], one.point.variant
+
+
+def _helps(one: StudyCurve, factors: PassFactors, ranks: float) -> Iterator[HelpRow]:
+    """What helps most first."""
+    for change, gain in sorted(helps(one.model, factors, ranks), key=lambda each: -each[1]):
+        yield HelpRow(
+            name=one.name,
+            curve=one.curve,
+            world_size=int(ranks),
+            change=change,
+            points=100 * gain,
+        )
+
+
+def _words(factors: PassFactors) -> str:
+    """What was solved, with its band."""
+    wrapper, overlap = (
+        "{1:.3f} [{0:.3f}, {2:.3f}]".format(*np.quantile(draws, BAND))
+        for draws in (factors.wrapper, factors.overlap)
+    )
+    one_rank = f"passes take {wrapper} times those of a plain process on one rank"
+    return f"{one_rank}, and {overlap} times that beside an exchange"
+
+
+_COLUMNS = (
+    Column("name", "curve of"),
+    Column("curve", "scaling"),
+    Column("images", "images"),
+    *BESIDE,
+    Column("exposed_seconds", "exposed (s)", "{:.3g}".format),
+    Column("exposed_low", "from", "{:.3g}".format),
+    Column("exposed_high", "to", "{:.3g}".format),
+    Column("doubt", "doubt"),
+)
+_FASTER = (
+    Column("name", "images/s of"),
+    Column("other", "over"),
+    Column("curve", "scaling"),
+    Column("images", "images"),
+    Column("world_size", "ranks", each=True),
+    Column("ratio", "ratio", "{:.3f}".format),
+    Column("low", "from", "{:.3f}".format),
+    Column("high", "to", "{:.3f}".format),
+    Column("verdict", "verdict"),
+)
+_HELPS = (
+    Column("name", "curve of"),
+    Column("curve", "scaling"),
+    Column("world_size", "ranks"),
+    Column("change", "change", each=True),
+    Column("points", "points of efficiency", "{:+.1f}".format),
+)
+_HEAD = (
+    "Runs of at most {most} ranks are fitted, against a plain process. *From* and *to* hold 90 % "
+    "of {draws} draws: launches, fits of the link, and {doubling} for each doubling beyond the "
+    "fitted ranks. What has a *doubt* is not fitted, and no band is claimed there.{verdict}"
+)
+_FOOT = (
+    "The model: gradients in the order in which they are ready, one exchange after another beside "
+    "both passes. How much longer passes take beside it is solved from the fitted ranks and stays. "
+    "It knows no input, no change of settings on the way and no other jobs on the network."
+)
+
+
+def _page(
+    folder: Path,
+    rows: Sequence[ProjectedRow],
+    pairs: Sequence[FasterRow],
+    changes: Sequence[HelpRow],
+    notes: Sequence[str],
+    options: StudyFitOptions,
+) -> str:
+    judged = [r for r in rows if r.use == "predicted" and r.inside is not None and not r.doubt]
+    inside = sum(r.inside == "yes" for r in judged)
+    verdict = f" Of {len(judged)} measured rows that were not fitted, {inside} are in the band."
+    head = _HEAD.format(
+        most=options.fit_ranks,
+        draws=measured.DRAWS,
+        doubling=rule(DOUBLING_SD),
+        verdict=verdict if judged else "",
+    )
+    sections = [f"# Predicted from {escape(folder.name)}", head, markdown_table(_COLUMNS, rows)]
+    if pairs:
+        sections += ["## Who is faster", markdown_table(_FASTER, pairs)]
+    sections += ["## What would help most", markdown_table(_HELPS, changes)]
+    bullets = "\n".join(f"- {escape(note)}." for note in dict.fromkeys(notes))
+    return "\n\n".join([*sections, "## What it rests on", bullets, _FOOT]) + "\n"

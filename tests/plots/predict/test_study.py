@@ -1,0 +1,146 @@
+"""A study's larger worlds from its small ones: logs by the model's own law, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from plots.__main__ import main
+from plots.predict.beyond import CurveModel
+from plots.predict.stream import Buckets, Cycles
+from tests.plots import logs
+from tests.plots.predict.test_beyond import ALONE_S, LINK, OVERLAP, WRAPPER, model
+
+MODELS = {"ddp/mpi": model(Buckets()), "horovod/mpi": model(Cycles(blocking=True))}
+STATED = """\
+source = "made up"
+algorithms = ["ring"]
+[[regimes]]
+latency_seconds = 50e-6
+bytes_per_s = 2e9
+"""
+
+
+def step_s(cell: str, ranks: int) -> float:
+    if cell == "single":
+        return ALONE_S
+    truth: CurveModel = MODELS[cell]
+    factor = WRAPPER * (OVERLAP if ranks > 1 else 1)
+    return float(truth.times(LINK, np.array([float(ranks)]), np.array([factor])).step_s[0])
+
+
+def sweep(folder: Path, cell: str, ranks: int) -> None:
+    start = {"config": {"world_size": ranks}, "workload": {"cell": cell}}
+    start["host"] = {"ranks": [{"cpu": "Test CPU @ 2 GHz"}]}
+    events: list[dict[str, object]] = [{"event": "start", **start}]
+    for size in (2**k for k in range(10, 29, 2)):
+        seconds = float(LINK.seconds(size, np.array([float(ranks)]))[0])
+        row = {"kind": "all_reduce", "bytes": size, "seconds": [[seconds] * 3] * ranks}
+        events.append({"event": "collective", **row})
+    events.append({"event": "end", "status": "ok"})
+    (folder / "collectives").mkdir(exist_ok=True)
+    path = folder / "collectives" / f"{cell.replace('/', '-')}-{ranks}.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def study(folder: Path, worlds: tuple[int, ...] = (1, 2, 4, 8), **log: object) -> Path:
+    """Four blocks of all cells, which differ by half a percent together and by a tenth apart."""
+    generator = np.random.default_rng(11)
+    for block in range(4):
+        together = generator.normal(0, 0.005)
+        for cell in ("single", *MODELS):
+            for ranks in worlds if cell != "single" else (1,):
+                run = logs.config(cell, ranks, 64, block)
+                name = f"b{block:02d}-{cell.replace('/', '-')}-w{ranks}.jsonl"
+                seconds = step_s(cell, ranks) * np.exp(together + generator.normal(0, 0.001))
+                (folder / "runs").mkdir(exist_ok=True)
+                logs.write(folder / "runs" / name, run, float(seconds), **log)  # type: ignore[arg-type]
+    return folder
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    study(tmp_path)
+    for cell in MODELS:
+        sweep(tmp_path, cell, 2)
+    return tmp_path
+
+
+def predicted(folder: Path, *words: str) -> pd.DataFrame:
+    out = folder / "predicted.csv"
+    assert main(["predict", str(folder), *words, "--format", "csv", "-o", str(out)]) == 0
+    return pd.read_csv(out).set_index(["name", "world_size"])
+
+
+def test_larger_worlds_from_two_ranks(measured: Path) -> None:
+    rows = predicted(measured, "--fit-ranks", "2", "--ranks", "64")
+    for cell in MODELS:
+        for ranks in (2, 4, 8, 64):
+            row: Any = rows.loc[(cell, ranks)]
+            truth = ALONE_S / step_s(cell, ranks)
+            assert row["use"] == ("fitted" if ranks == 2 else "predicted")
+            assert row["low"] < truth < row["high"]
+            assert row["predicted_efficiency"] == pytest.approx(truth, abs=0.02)
+            assert (row["inside"] == "yes") == (ranks != 64)
+            assert row["exposed_low"] <= row["exposed_seconds"] <= row["exposed_high"]
+        widths = (rows["high"] - rows["low"])[cell]
+        assert widths[64] > widths[8] > widths[2] > 0
+
+
+def test_the_page_answers_who_what_and_where(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--fit-ranks", "2", "--ranks", "256", "--criterion", "75"]
+    assert main(["predict", str(measured), *words]) == 0
+    page = capsys.readouterr().out
+    assert "Of 4 measured rows that were not fitted, 4 are in the band." in page
+    assert "## Who is faster" in page
+    assert "*images/s of*: horovod/mpi; *over*: ddp/mpi" in page
+    assert "## What would help most" in page
+    assert "twice the bandwidth" in page
+    assert "efficiency falls below 75 % at" in page
+    assert "link fitted: ddp/mpi on 2 ranks of Test CPU @ 2 GHz, as a ring, 0 % off" in page
+    assert page.count("link fitted: ddp/mpi") == 2, "what waits for a tick times no link"
+    assert "stretched to the measured one" in page
+
+
+def test_a_stated_link_takes_the_place_of_sweeps(tmp_path: Path) -> None:
+    study(tmp_path)
+    (tmp_path / "link.toml").write_text(STATED)
+    rows = predicted(tmp_path, "--link", str(tmp_path / "link.toml"), "--fit-ranks", "2")
+    assert (rows["inside"] == "yes").all()
+
+
+def test_what_no_exchange_explains_is_told_and_not_fitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study(tmp_path, (1, 2))
+    (tmp_path / "link.toml").write_text(STATED)
+    for path in (tmp_path / "runs").glob("*-w2.jsonl"):
+        logs.edit(path, '"input_seconds": [0.0, 0.0]', '"input_seconds": [0.2, 0.2]')
+    assert main(["predict", str(tmp_path), "--link", str(tmp_path / "link.toml")]) == 2
+    assert "waits for input" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["STUDY"], "has no sweeps; record some with python -m bench collectives"),
+        (["STUDY", "--from", "table.csv"], "name either a study's folder"),
+        ([], "name either a study's folder"),
+        (["STUDY", "--cycle-ms", "5"], "--cycle-ms is of --from"),
+        (["--from", "table.csv", "--link", "x.toml"], "--link is of a study"),
+        (["STUDY", "--link", "absent.toml"], "absent.toml"),
+    ],
+)
+def test_wrong_words_are_refused(
+    tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study(tmp_path, (1, 2))
+    assert main(["predict", *(str(tmp_path) if word == "STUDY" else word for word in words)]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,82 @@
+"""Predictions beside the measured curves: in the report's table and in its figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plots.__main__ import main
+from tests.plots import logs
+
+HEAD = "name,curve,images,world_size,use,predicted_efficiency,low,high,doubt"
+
+
+def write(folder: Path, *lines: str, name: str = "from-2.csv") -> None:
+    (folder / "predictions").mkdir(exist_ok=True)
+    (folder / "predictions" / name).write_text("\n".join((HEAD, *lines)) + "\n")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    logs.study(tmp_path, sd=0.0)
+    return tmp_path
+
+
+def summary(folder: Path) -> dict[str, object]:
+    assert main(["report", str(folder)]) == 0
+    loaded: dict[str, object] = json.loads((folder / "summary.json").read_text())
+    return loaded
+
+
+def efficiency(folder: Path, cell: str, ranks: int) -> float:
+    rows = summary(folder)["scaling"]
+    assert isinstance(rows, list)
+    row = next(
+        r
+        for r in rows
+        if (r["curve"], r["baseline_kind"], r["cell"], r["world_size"])
+        == ("weak", "common", cell, ranks)
+    )
+    value: float = row["efficiency"]["value"]
+    return value
+
+
+def test_a_prediction_is_held_against_the_run_and_drawn_beyond_it(study: Path) -> None:
+    measured = efficiency(study, "ddp/mpi", 2)
+    write(
+        study,
+        f"ddp/mpi,weak,16,2,fitted,{measured},{measured - 0.01},{measured + 0.01},",
+        "ddp/mpi,weak,16,64,predicted,0.5,0.4,0.6,the cores of the one node would be full",
+        "nobody/mpi,weak,16,64,predicted,0.5,0.4,0.6,",
+    )
+    told = summary(study)
+    rows = told["predictions"]
+    assert isinstance(rows, list)
+    assert len(rows) == 2
+    near, far = sorted(rows, key=lambda row: row["world_size"])
+    assert (near["inside"], near["points_off"]) == (True, pytest.approx(0, abs=1e-9))
+    assert (far["inside"], far["measured_efficiency"], far["low"]) == (None, None, 0.4)
+    assert "no run of it is there at 16 images" in json.dumps(told["not_compared"])
+    page = (study / "report.md").read_text()
+    assert "Predicted from *fitted* rows" in page
+    assert "cores of the one node" in page
+    drawn = (study / "figures" / "weak-efficiency.svg").read_text()
+    assert "Dashed: predicted from at most 2 ranks, with its band of 90 %." in drawn
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["ddp/mpi,weak,16,2,guessed,0.9,0.8,1.0,"], "is no table of predictions: use"),
+        (["ddp/mpi,weak,16,2,fitted,many,0.8,1.0,"], "is no table of predictions"),
+        (["ddp/mpi,weak,16,2,fitted,0.9,0.8,1.0,"] * 2, "predicted twice"),
+    ],
+)
+def test_wrong_tables_are_refused(
+    study: Path, lines: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(study, *lines)
+    assert main(["report", str(study)]) == 2
+    assert said in capsys.readouterr().err
