@@ -159,6 +159,8 @@ class _StudyLogs:
                 doubts[n] = f"{100 * waits:.0f} % of the time it waits for input"
             elif n > 1 and busy > _FULL:
                 doubts[n] = f"the cores are full ({100 * busy:.0f} % busy)"
+            elif n > self._cores * max(len(mean.hosts) for mean in means):
+                doubts[n] = "a node has more ranks than cores"
             elif n > 1 and efficiency > _SUPERLINEAR:
                 doubts[n] = f"superlinear ({100 * efficiency:.1f} %)"
         return doubts
@@ -248,7 +250,19 @@ class _StudyLogs:
         )
 
     def _crowded_from(self, points: Sequence[Point], fitted: Point) -> float:
-        """Ranks from which a node's cores are full, where one node had the ranks of all points."""
-        nodes = max(len(mean.hosts) for point in points for mean in self._means(point))
+        """Ranks from which the cores of a node are full, where one node had those of all points.
+
+        They are when busy all the time, and when more ranks than cores exchange at one time.
+        """
+        if max(len(mean.hosts) for point in points for mean in self._means(point)) > 1:
+            return np.inf
         busy = float(np.mean([mean.busy_share for mean in self._means(fitted)]))
-        return _FULL / busy * fitted.world_size if nodes == 1 and busy > 0 else np.inf
+        always = _FULL / busy * fitted.world_size if busy > 0 else np.inf
+        return min(always, self._cores + 1)
+
+    @property
+    def _cores(self) -> float:
+        """Of a node, where all runs had equally many."""
+        every: Any = self.loaded.runs["facts"]
+        counts = {one.get("cpus_on_node", "") for one in every}
+        return float(counts.pop()) if len(counts) == 1 and min(counts).isdecimal() else np.inf

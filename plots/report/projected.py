@@ -123,7 +123,7 @@ def _rows(one: StudyCurve, projection: Projection) -> Iterator[ProjectedRow]:
 
 
 def _doubt(one: StudyCurve, ranks: int) -> str:
-    full = "the cores of the one node would be full"
+    full = "the cores of the node are too few"
     return one.doubts.get(ranks, full if ranks >= one.crowded_from else "")
 
 

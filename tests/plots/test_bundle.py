@@ -139,6 +139,7 @@ def test_predictions_belong_to_it(folder: Path, tmp_path: Path) -> None:
     head = "name,curve,images,world_size,use,predicted_efficiency,low,high,doubt\n"
     (folder / "predictions").mkdir()
     (folder / "predictions" / "from-2.csv").write_text(f"{head}a/mpi,weak,4,8,predicted,1,1,1,\n")
+    assert main(["report", str(folder)]) == 0
     assert main(["bundle", str(folder), "--out", str(tmp_path / "cited.tar.gz")]) == 0
     assert "small/predictions/from-2.csv" in members(tmp_path / "cited.tar.gz")
 

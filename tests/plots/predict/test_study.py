@@ -48,7 +48,7 @@ def sweep(folder: Path, cell: str, ranks: int) -> None:
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
-def study(folder: Path, worlds: tuple[int, ...] = (1, 2, 4, 8), **log: object) -> Path:
+def study(folder: Path, worlds: tuple[int, ...] = (1, 2, 4, 8), cores: int = 64) -> Path:
     """Four blocks of all cells, which differ by half a percent together and by a tenth apart."""
     generator = np.random.default_rng(11)
     for block in range(4):
@@ -58,8 +58,11 @@ def study(folder: Path, worlds: tuple[int, ...] = (1, 2, 4, 8), **log: object) -
                 run = logs.config(cell, ranks, 64, block)
                 name = f"b{block:02d}-{cell.replace('/', '-')}-w{ranks}.jsonl"
                 seconds = step_s(cell, ranks) * np.exp(together + generator.normal(0, 0.001))
+                host = logs.host(ranks)
+                for rank in host["ranks"]:
+                    rank["cpus_on_node"] = cores
                 (folder / "runs").mkdir(exist_ok=True)
-                logs.write(folder / "runs" / name, run, float(seconds), **log)  # type: ignore[arg-type]
+                logs.write(folder / "runs" / name, run, float(seconds), provenance=host)
     return folder
 
 
@@ -125,6 +128,19 @@ def test_what_no_exchange_explains_is_told_and_not_fitted(
         logs.edit(path, '"input_seconds": [0.0, 0.0]', '"input_seconds": [0.2, 0.2]')
     assert main(["predict", str(tmp_path), "--link", str(tmp_path / "link.toml")]) == 2
     assert "waits for input" in capsys.readouterr().err
+
+
+def test_no_band_is_claimed_where_ranks_share_cores(tmp_path: Path) -> None:
+    study(tmp_path, cores=2)
+    (tmp_path / "link.toml").write_text(STATED)
+    rows = predicted(tmp_path, "--link", str(tmp_path / "link.toml"), "--ranks", "16")
+    doubts = rows["doubt"].fillna("")
+    assert {*rows[rows["use"] == "fitted"].index.get_level_values("world_size")} == {2}
+    for cell in MODELS:
+        at = [doubts.loc[(cell, ranks)] for ranks in (2, 4, 8, 16)]
+        assert at[:1] == [""]
+        assert at[1:3] == ["a node has more ranks than cores"] * 2
+        assert at[3] == "the cores of the node are too few"
 
 
 @pytest.mark.parametrize(
