@@ -22,7 +22,7 @@ from slurm.check.command import CheckMachine
 from slurm.check.measure import _in_allocation, make_plan
 from slurm.check.reference import LEAST_LAUNCHES, Reference, read_reference, unlike
 from slurm.load import find_study, read_site
-from tests.check_trials import COLUMNS, ROOT, count, row, schedule, sleep_ms
+from tests.check_trials import COLUMNS, ROOT, count, row, rows_of, schedule, sleep_ms
 from tests.check_trials import STUDY as TRIED
 from tests.simulation.check import Machine, counts
 from tests.slurm.calls import Calls
@@ -303,6 +303,18 @@ def test_trials_are_of_the_check_s_own_cells_and_of_its_fewest_launches() -> Non
     tried, shipped = read_study(ROOT / TRIED), read_study(find_study("check"))
     assert (tried.cells, tried.scaling) == (shipped.cells, shipped.scaling)
     assert tried.blocks == LEAST_LAUNCHES
+
+
+def test_the_shipped_trials_keep_their_bars() -> None:
+    shipped = ROOT / "results" / "check-trials"
+    rows = rows_of(shipped / "trials.csv")
+    assert [row["kind"] for row in rows] == schedule(20, 10)
+    assert len(read_reference(shipped / "machine.json").sessions) == 5
+    plain = [row["exit_code"] for row in rows if row["kind"] == "plain"]
+    injected = [row["exit_code"] for row in rows if row["kind"] == "injected"]
+    assert plain.count("1") <= 1
+    assert injected == ["1"] * 10
+    assert max(float(row["seconds"]) for row in rows) <= 600
 
 
 def test_trials_are_spread_counted_and_slowed_by_a_tenth_of_a_step(tmp_path: Path) -> None:
