@@ -25,6 +25,26 @@ _CAPS_MIB = (1.0, 5.0, 10.0, 50.0, 100.0)
 _CYCLES_S = (0.1e-3, 0.5e-3, 2e-3, 5e-3, 10e-3)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SharedCores:
+    """Cores of a node, and what share of them its ranks keep busy at `ranks` of them."""
+
+    cores: float
+    ranks: float
+    busy_share: float
+    most_ranks: float = np.inf  # of a node; all ranks share one where there is no other
+
+    def longest_wait(self, ranks: Array) -> Array:
+        """In steps: ranks that work at one time, of which there are more than cores, take turns.
+
+        A rank keeps one core busy for as long as it did at the measured ranks.
+        """
+        busy = self.busy_share * self.cores / self.ranks
+        return np.asarray(
+            busy * np.maximum(np.minimum(ranks, self.most_ranks) / self.cores - 1, 0.0)
+        )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CurveModel:
     """What a curve's steps are made of. Its factors are solved from `fitted_ranks`."""
@@ -36,6 +56,7 @@ class CurveModel:
     rank_sd: float = 0.0  # of the logs of ranks' passes
     images: int = 1
     batches: BatchLine | None = None  # of strong scaling, which divides the images
+    shared: SharedCores | None = None  # None: every rank has cores of its own
 
     def stretch(self, ranks: Array) -> Array:
         """Passes over those of the profile: fewer images, and the slowest of all ranks."""
@@ -121,7 +142,8 @@ def project(
     """Of a study with as many launches.
 
     What a mean of so few launches leaves open is in it twice, of the fit and of what would be
-    measured, and `DOUBLING_SD` for each doubling beyond.
+    measured, and `DOUBLING_SD` for each doubling beyond. Ranks that share cores wait for one
+    another, never or for as long as they can: each draw for a share of it.
     """
     stretched = factors.wrapper[:, None] * np.where(ranks > 1, factors.overlap[:, None], 1.0)
     each = []
@@ -135,8 +157,16 @@ def project(
     scatter = np.std(np.log(draws.steps_s[:, -1] / draws.alone_s))
     noise = generator.normal(0.0, np.hypot(scatter, DOUBLING_SD * beyond), step_s.shape)
     step_s = step_s * np.exp(noise)
+    if model.shared is not None:
+        waits = generator.uniform(size=(len(step_s), 1))
+        step_s = step_s + waits * model.shared.longest_wait(ranks) * _fitted_s(draws)
     efficiency = model.efficiency(step_s, draws.alone_s[:, None], ranks)
     return Projection(ranks=ranks, step_s=step_s, exposed_s=exposed_s, efficiency=efficiency)
+
+
+def _fitted_s(draws: LaunchDraws) -> float:
+    """Of a step at the largest fitted ranks."""
+    return float(np.exp(np.mean(np.log(draws.steps_s[:, -1]))))
 
 
 def _by_link(model: CurveModel, count: int) -> Iterator[tuple[Link, NDArray[np.intp]]]:

@@ -22,14 +22,14 @@ from plots.analyse.comparability import EMULATE, Block
 from plots.analyse.points import BlockMean, Point, Table, tabulate
 from plots.analyse.runs import Loaded, load, require
 from plots.predict import link, parts
-from plots.predict.beyond import CurveModel, LaunchDraws, draw_means
+from plots.predict.beyond import CurveModel, LaunchDraws, SharedCores, draw_means
 from plots.predict.costs import Array
 from plots.predict.step import BatchLine, Profile
 from plots.read.runs import find_logs
 
 DRAWS = 200  # of the launches, in all
 # above these a point is told and not fitted: no model of an exchange explains it
-_WAITS, _FULL, _SUPERLINEAR = 0.05, 0.9, 1.04
+WAITS, _FULL, _SUPERLINEAR = 0.05, 0.9, 1.04
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +55,17 @@ class StudyCurve:
     alone_s: float  # of a step of the plain process
     step_s: Mapping[int, float]  # measured, by ranks
     doubts: Mapping[int, str]  # why a measured point is not fitted
-    crowded_from: float  # ranks from which the cores of the one node are full
     notes: tuple[str, ...]
 
     @property
     def images(self) -> int:
         """Of a rank (weak) or of a step (strong)."""
         return self.point.fixed(self.curve)
+
+
+def waiting(share: float) -> str:
+    """What there is to doubt where ranks share cores."""
+    return f"ranks of a node wait for its cores, {100 * share:.0f} % of a step at most"
 
 
 class _LeftOut(Exception):
@@ -126,6 +130,7 @@ class _StudyLogs:
             rank_sd=spread,
             images=plain.samples_per_rank,
             batches=self._batches(config, plain, profile) if curve == "strong" else None,
+            shared=self._shared(last),
         )
         return StudyCurve(
             name=name,
@@ -136,7 +141,6 @@ class _StudyLogs:
             alone_s=alone_s,
             step_s={p.world_size: self._mean_s(p) for p in points if p.world_size > 1},
             doubts=doubts,
-            crowded_from=self._crowded_from(points, last),
             notes=tuple(notes),
         )
 
@@ -155,12 +159,12 @@ class _StudyLogs:
             efficiency = ideal / self._mean_s(point)
             waits = float(np.mean([mean.input_share for mean in means]))
             busy = float(np.mean([mean.busy_share for mean in means]))
-            if n > 1 and waits > _WAITS:
+            if n > 1 and waits > WAITS:
                 doubts[n] = f"{100 * waits:.0f} % of the time it waits for input"
             elif n > 1 and busy > _FULL:
                 doubts[n] = f"the cores are full ({100 * busy:.0f} % busy)"
-            elif n > self._cores * max(len(mean.hosts) for mean in means):
-                doubts[n] = "a node has more ranks than cores"
+            elif (share := self._wait_share(point)) > WAITS:
+                doubts[n] = waiting(share)
             elif n > 1 and efficiency > _SUPERLINEAR:
                 doubts[n] = f"superlinear ({100 * efficiency:.1f} %)"
         return doubts
@@ -249,16 +253,20 @@ class _StudyLogs:
             steps_s=np.stack([means[point] for point in fitted], axis=1),
         )
 
-    def _crowded_from(self, points: Sequence[Point], fitted: Point) -> float:
-        """Ranks from which the cores of a node are full, where one node had those of all points.
+    def _shared(self, point: Point) -> SharedCores | None:
+        """What a point's ranks take of their node's cores; None where a log does not say."""
+        means, cores = self._means(point), self._cores
+        busy = float(np.mean([mean.busy_share for mean in means]))
+        if np.isnan(busy) or not np.isfinite(cores):
+            return None
+        ranks = point.world_size / max(len(mean.hosts) for mean in means)
+        several = max(len(mean.hosts) for mean in means) > 1
+        most = ranks if several else np.inf  # a study on one node stays on it
+        return SharedCores(cores=cores, ranks=ranks, busy_share=busy, most_ranks=most)
 
-        They are when busy all the time, and when more ranks than cores exchange at one time.
-        """
-        if max(len(mean.hosts) for point in points for mean in self._means(point)) > 1:
-            return np.inf
-        busy = float(np.mean([mean.busy_share for mean in self._means(fitted)]))
-        always = _FULL / busy * fitted.world_size if busy > 0 else np.inf
-        return min(always, self._cores + 1)
+    def _wait_share(self, point: Point) -> float:
+        shared = self._shared(point)
+        return 0.0 if shared is None else float(shared.longest_wait(np.array([shared.ranks]))[0])
 
     @property
     def _cores(self) -> float:

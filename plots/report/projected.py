@@ -118,13 +118,16 @@ def _rows(one: StudyCurve, projection: Projection) -> Iterator[ProjectedRow]:
             exposed_seconds=float(exposed[1, i]),
             exposed_low=float(exposed[0, i]),
             exposed_high=float(exposed[2, i]),
-            doubt=_doubt(one, ranks),
+            doubt=one.doubts.get(ranks, "") or _doubt(one, p),
         )
 
 
-def _doubt(one: StudyCurve, ranks: int) -> str:
-    full = "the cores of the node are too few"
-    return one.doubts.get(ranks, full if ranks >= one.crowded_from else "")
+def _doubt(one: StudyCurve, ranks: float) -> str:
+    """Of a number of ranks that was not measured, or not yet."""
+    if one.model.shared is None:
+        return ""
+    share = float(one.model.shared.longest_wait(np.array([ranks]))[0])
+    return measured.waiting(share) if share > measured.WAITS else ""
 
 
 def _faster(every: Sequence[StudyCurve], projections: Sequence[Projection]) -> Iterator[FasterRow]:

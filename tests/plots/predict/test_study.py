@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ def sweep(folder: Path, cell: str, ranks: int) -> None:
     path.write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
-def study(folder: Path, worlds: tuple[int, ...] = (1, 2, 4, 8), cores: int = 64) -> Path:
+def study(
+    folder: Path, worlds: tuple[int, ...] = (1, 2, 4, 8), cores: int = 64, busy: float = 0.4
+) -> Path:
     """Four blocks of all cells, which differ by half a percent together and by a tenth apart."""
     generator = np.random.default_rng(11)
     for block in range(4):
@@ -58,11 +61,17 @@ def study(folder: Path, worlds: tuple[int, ...] = (1, 2, 4, 8), cores: int = 64)
                 run = logs.config(cell, ranks, 64, block)
                 name = f"b{block:02d}-{cell.replace('/', '-')}-w{ranks}.jsonl"
                 seconds = step_s(cell, ranks) * np.exp(together + generator.normal(0, 0.001))
-                host = logs.host(ranks)
+                host, busy_cores = logs.host(ranks), {"busy_share": [busy]}
                 for rank in host["ranks"]:
                     rank["cpus_on_node"] = cores
-                (folder / "runs").mkdir(exist_ok=True)
-                logs.write(folder / "runs" / name, run, float(seconds), provenance=host)
+                (folder / "runs").mkdir(parents=True, exist_ok=True)
+                logs.write(
+                    folder / "runs" / name,
+                    run,
+                    float(seconds),
+                    provenance=host,
+                    of_window=busy_cores,
+                )
     return folder
 
 
@@ -130,7 +139,8 @@ def test_what_no_exchange_explains_is_told_and_not_fitted(
     assert "waits for input" in capsys.readouterr().err
 
 
-def test_no_band_is_claimed_where_ranks_share_cores(tmp_path: Path) -> None:
+def test_no_band_is_claimed_where_ranks_wait_for_cores(tmp_path: Path) -> None:
+    """At 40 % busy, two of four ranks on two cores wait 20 % of a step at most; 16 wait longer."""
     study(tmp_path, cores=2)
     (tmp_path / "link.toml").write_text(STATED)
     rows = predicted(tmp_path, "--link", str(tmp_path / "link.toml"), "--ranks", "16")
@@ -138,9 +148,20 @@ def test_no_band_is_claimed_where_ranks_share_cores(tmp_path: Path) -> None:
     assert {*rows[rows["use"] == "fitted"].index.get_level_values("world_size")} == {2}
     for cell in MODELS:
         at = [doubts.loc[(cell, ranks)] for ranks in (2, 4, 8, 16)]
-        assert at[:1] == [""]
-        assert at[1:3] == ["a node has more ranks than cores"] * 2
-        assert at[3] == "the cores of the node are too few"
+        shares = [re.findall(r"(\d+) % of a step at most", doubt) for doubt in at]
+        assert shares == [[], ["20"], ["30"], ["280"]]
+
+
+def test_a_short_wait_is_in_the_band(tmp_path: Path) -> None:
+    (tmp_path / "link.toml").write_text(STATED)
+    widths = []
+    for cores in (2, 64):
+        folder = study(tmp_path / f"{cores}", (1, 2, 4), cores, busy=0.04)
+        words = ("--link", str(tmp_path / "link.toml"), "--fit-ranks", "2")
+        rows = predicted(folder, *words)
+        assert rows["doubt"].isna().all()
+        widths.append((rows["high"] - rows["low"])["ddp/mpi"][4])
+    assert widths[0] > 1.2 * widths[1]
 
 
 @pytest.mark.parametrize(
