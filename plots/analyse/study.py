@@ -14,6 +14,7 @@ from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.collectives import Measured
+from bench.study.definition import Study
 from bench.study.stats import Estimate
 from plots.analyse import (
     comparability,
@@ -147,10 +148,9 @@ def analyse(
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = coverage.planned(study), list[NotCompared]()
-    of_arms = comparability.OF_THE_ARM, comparability.OWN_CODE
-    varied = (*comparability.VARIED, *variants.fields_of(study), *of_arms)
-    factors = (*comparability.OF_THE_POINT, "seed", *varied)
     facts = runs["facts"].tolist()
+    compared = comparison.compare(table, study, missing)
+    gained = sorted(gains.gains(table, study, missing), key=_single_first)
     scaled = list(scaling.efficiency(table, missing))
     return Analysis(
         loaded=loaded,
@@ -158,8 +158,8 @@ def analyse(
         reference=study.reference,
         candidate=study.candidate,
         throughput=list(scaling.throughput(table)),
-        comparisons=comparison.compare(table, study, missing),
-        gains=sorted(gains.gains(table, study, missing), key=_single_first),
+        comparisons=compared,
+        gains=gained,
         other_optimisation=list(optimisation.beside(loaded.other_optimisation, table)),
         efficiency=scaled,
         bounds=list(bounds(table, runs, collectives, missing)),
@@ -169,7 +169,8 @@ def analyse(
         step_times=list(_step_times(runs)),
         trends=trends(runs),
         digests=list(comparability.compare_digests(runs)),
-        varying=comparability.differences(facts, (), factors) + comparability.compute_env(facts),
+        varying=comparability.differences(facts, (), _may_vary(study))
+        + comparability.compute_env(facts),
         pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
@@ -178,6 +179,13 @@ def analyse(
         trained=sorted(summarise(runs), key=_single_first),
         served=sorted(served.summarise(runs), key=lambda s: s.point),
     )
+
+
+def _may_vary(study: Study) -> tuple[str, ...]:
+    """Facts in which runs differ by design."""
+    of_arms = comparability.OF_THE_ARM, comparability.OWN_CODE
+    varied = (*comparability.VARIED, *variants.fields_of(study), *of_arms)
+    return (*comparability.OF_THE_POINT, "seed", *varied)
 
 
 def _single_first(row: PointRow) -> tuple[object, ...]:
