@@ -158,8 +158,10 @@ def project(
     noise = generator.normal(0.0, np.hypot(scatter, DOUBLING_SD * beyond), step_s.shape)
     step_s = step_s * np.exp(noise)
     if model.shared is not None:
-        waits = generator.uniform(size=(len(step_s), 1))
-        step_s = step_s + waits * model.shared.longest_wait(ranks) * _fitted_s(draws)
+        share = generator.uniform(size=(len(step_s), 1))
+        # what the fitted ranks wait for is in their steps
+        longest, fitted = map(model.shared.longest_wait, (ranks, model.fitted_ranks[-1:]))
+        step_s = step_s + share * np.maximum(longest - fitted, 0.0) * _fitted_s(draws)
     efficiency = model.efficiency(step_s, draws.alone_s[:, None], ranks)
     return Projection(ranks=ranks, step_s=step_s, exposed_s=exposed_s, efficiency=efficiency)
 

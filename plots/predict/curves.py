@@ -20,7 +20,7 @@ from plots.predict.stream import Buckets, Cycles
 from plots.predict.table import Series
 
 _TIMELINES = Path(timeline.__file__).with_name("timelines")
-_RECORDED = "-h200-224px"
+RECORDED = "-h200-224px"  # ends the name of a recorded step, after that of its model
 _USUAL, _BATCH = "resnet50", 64  # of what a source does not say
 _MODELS = r"resnet[- ]?\d+|vgg[- ]?\d+|inception[-_ ]?v?\d+"
 _BEYOND = 0.04  # above 100 %, from which on an efficiency is called superlinear
@@ -114,9 +114,9 @@ def _profile(source: str, options: FitOptions) -> tuple[Profile, tuple[str, ...]
     if options.profile is not None:
         return Profile.of(timeline.read(options.profile, "profile")[0]), ()
     stems = {
-        stem.removesuffix(_RECORDED): path
+        stem.removesuffix(RECORDED): path
         for stem, path in recorded_steps().items()
-        if stem.endswith(_RECORDED)
+        if stem.endswith(RECORDED)
     }
     name = _model(source, stems)
     notes = () if name else (f"it names no model of ours; taken as {_USUAL} (--profile)",)

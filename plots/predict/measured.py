@@ -15,11 +15,12 @@ import pandas as pd
 from bench.config import RunConfig, UsageError
 from bench.record import Run, read_run
 from bench.record.archive import logs_in
+from bench.study import stats
 from bench.study.collectives import Measured, read_each
 from bench.study.folder import COLLECTIVES
 from plots.analyse import scaling
 from plots.analyse.comparability import EMULATE, Block
-from plots.analyse.points import BlockMean, Point, Table, tabulate
+from plots.analyse.points import BlockMean, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded, load, require
 from plots.predict import link, parts
 from plots.predict.beyond import CurveModel, LaunchDraws, SharedCores, draw_means
@@ -148,7 +149,7 @@ class _StudyLogs:
         return [*self.table.blocks[point].values()]
 
     def _mean_s(self, point: Point) -> float:
-        return float(np.exp(np.mean([np.log(mean.step_seconds) for mean in self._means(point)])))
+        return stats.geometric_mean([mean.step_seconds for mean in self._means(point)]).value
 
     def _doubts(self, curve: str, points: Sequence[Point], alone_s: float) -> dict[int, str]:
         """By ranks, why a point is not the matter of its exchange alone."""
@@ -179,21 +180,15 @@ class _StudyLogs:
         return fitted
 
     def _rows(self, frame: pd.DataFrame, point: Point) -> pd.DataFrame:
-        """The runs of a point, of every variant."""
-        if frame.empty:
-            return frame
-        wanted = {"cell": point.cell, "world_size": point.world_size}
-        wanted |= {"samples_per_rank": point.samples_per_rank}
-        return frame[frame[[*wanted]].eq(pd.Series(wanted)).all(axis=1)]
+        """The runs of a point."""
+        return next((rows for of, rows in by_point(frame) if of == point), frame.head(0))
 
     def _runs(self, rows: pd.DataFrame) -> list[Run]:
         names = set() if rows.empty else {*rows["log"]}
         return [read_run(path) for path in find_logs(self.path)[0] if path.name in names]
 
     def _config(self, point: Point) -> RunConfig:
-        rows = self._rows(self.loaded.runs, point)
-        same = rows[[variant == point.variant for variant in rows["variant"]]]
-        config = self._runs(same.head(1))[0].config
+        config = self._runs(self._rows(self.loaded.runs, point).head(1))[0].config
         assert config is not None
         return config
 
@@ -228,7 +223,11 @@ class _StudyLogs:
         """Seconds of the passes of one process against its images. Raises _LeftOut."""
         if config.emulate is not None:  # it sleeps in proportion
             return BatchLine(fixed_s=0.0, image_s=profile.passes_s / plain.samples_per_rank)
-        sizes = {p.samples_per_rank: p for p in self.table.blocks if p[:2] == plain[:2]}
+        sizes = {
+            p.samples_per_rank: p
+            for p in self.table.blocks
+            if p._replace(samples_per_rank=plain.samples_per_rank) == plain
+        }
         if len(sizes) < 2:
             raise _LeftOut("no other batch of one process says how its step shrinks")
         passes_s = [self._mean_s(p) - profile.optimizer_s for p in sizes.values()]

@@ -16,7 +16,7 @@ from bench.record import Run
 from bench.study.collectives import Measured
 from plots.predict import link
 from plots.predict.costs import Array
-from plots.predict.curves import recorded_steps
+from plots.predict.curves import RECORDED, recorded_steps
 from plots.predict.link import Link
 from plots.predict.step import Profile
 from plots.predict.stragglers import Spread
@@ -26,7 +26,6 @@ from plots.predict.table import scaled
 LINKS = 10  # fits to a sweep: the best, and what else it allows
 _CHOICE = ("ring", "recursive_doubling", "rabenseifner")  # of MPI's and Gloo's all-reduces
 _BLOCKING = ("mpi", "gloo")  # transports whose operations a cycle waits for
-_OF_A_MODEL = "{model}-h200-224px"  # a recorded step of which order and sizes are taken
 _NORMAL = 1.4826  # standard deviations in a median absolute one
 
 
@@ -63,7 +62,7 @@ def recorded_profile(model: str, path: Path | None, alone_s: float) -> tuple[Pro
 
     Raises UsageError where there is none.
     """
-    path = path or recorded_steps().get(_OF_A_MODEL.format(model=model))
+    path = path or recorded_steps().get(model + RECORDED)
     if path is None:
         record = "record one with python -m bench timeline"
         raise UsageError(f"no step of {model} is known; {record}, and name it: --profile FILE")

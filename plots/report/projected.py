@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -44,10 +44,13 @@ class FasterRow:
     ratio: float
     low: float
     high: float
+    doubt: str  # of one of them
 
     @property
     def verdict(self) -> str:
-        """Which, where the band leaves out 1."""
+        """Which, where the band leaves out 1 and nothing is doubted."""
+        if self.doubt:
+            return "cannot tell"
         if self.low > 1:
             return f"{self.name} is faster"
         return f"{self.other} is faster" if self.high < 1 else "cannot tell"
@@ -118,29 +121,24 @@ def _rows(one: StudyCurve, projection: Projection) -> Iterator[ProjectedRow]:
             exposed_seconds=float(exposed[1, i]),
             exposed_low=float(exposed[0, i]),
             exposed_high=float(exposed[2, i]),
-            doubt=one.doubts.get(ranks, "") or _doubt(one, p),
+            doubt=_doubt(one, p),
         )
 
 
 def _doubt(one: StudyCurve, ranks: float) -> str:
-    """Of a number of ranks that was not measured, or not yet."""
-    if one.model.shared is None:
-        return ""
+    """Of a number of ranks: as measured, else as it would be."""
+    if int(ranks) in one.doubts or one.model.shared is None:
+        return one.doubts.get(int(ranks), "")
     share = float(one.model.shared.longest_wait(np.array([ranks]))[0])
     return measured.waiting(share) if share > measured.WAITS else ""
 
 
 def _faster(every: Sequence[StudyCurve], projections: Sequence[Projection]) -> Iterator[FasterRow]:
     """Every two curves of the same work over one transport, the later in the study above."""
-    both = [*zip(every, projections, strict=True)]
-    for i, j in product(range(len(both)), repeat=2):
-        (a, of_a), (b, of_b) = both[i], both[j]
-        if i >= j or _work(a) != _work(b):
-            continue
-        at = [n for n in of_a.ranks if n in of_b.ranks]
-        for ranks in at:
-            seconds = (p.step_s[:, [*p.ranks].index(ranks)] for p in (of_a, of_b))
-            before, after = seconds
+    for (a, of_a), (b, of_b) in combinations(zip(every, projections, strict=True), 2):
+        shared = np.intersect1d(of_a.ranks, of_b.ranks) if _work(a) == _work(b) else []
+        for ranks in shared:
+            before, after = (p.step_s[:, [*p.ranks].index(ranks)] for p in (of_a, of_b))
             low, ratio, high = np.quantile(before / after, BAND)
             yield FasterRow(
                 name=b.name,
@@ -151,6 +149,7 @@ def _faster(every: Sequence[StudyCurve], projections: Sequence[Projection]) -> I
                 ratio=float(ratio),
                 low=float(low),
                 high=float(high),
+                doubt=_doubt(a, ranks) or _doubt(b, ranks),
             )
 
 
@@ -200,6 +199,7 @@ _FASTER = (
     Column("low", "from", "{:.3f}".format),
     Column("high", "to", "{:.3f}".format),
     Column("verdict", "verdict"),
+    Column("doubt", "doubt"),
 )
 _HELPS = (
     Column("name", "curve of"),
@@ -210,8 +210,8 @@ _HELPS = (
 )
 _HEAD = (
     "Runs of at most {most} ranks are fitted, against a plain process. *From* and *to* hold 90 % "
-    "of {draws} draws: launches, fits of the link, and {doubling} for each doubling beyond the "
-    "fitted ranks. What has a *doubt* is not fitted, and no band is claimed there.{verdict}"
+    "of {draws} draws: launches, fits of the link, waits of ranks that share cores, and {doubling} "
+    "for each doubling beyond the fitted ranks. What has a *doubt* is not fitted, and no band is claimed there.{verdict}"
 )
 _FOOT = (
     "The model: gradients in the order in which they are ready, one exchange after another beside "

@@ -111,13 +111,14 @@ def _draw_beside(ax: Axes, a: Analysis, common: Rows, predicted: Rows) -> list[s
         notes.append(_BOUND)
     if predicted:
         _draw_predictions(ax, predicted, [*common, *predicted])
-        most = max(p.point.world_size for p in predicted if p.use == "fitted")
-        notes.append(f"Dashed: predicted from at most {ranks(most)}, with its band of 90 %.")
+        most = max((p.point.world_size for p in predicted if p.use == "fitted"), default=0)
+        of_ranks = f" from at most {ranks(most)}" if most else ""
+        notes.append(f"Dashed: predicted{of_ranks}, with its band of 90 %.")
     return notes
 
 
 def _draw_predictions(ax: Axes, predicted: Rows, rows: Rows) -> None:
-    """Dashed, in the colour of its cell, from 1 rank on, with its band."""
+    """Dashed, in the colour of its cell, with its band."""
     cells = in_order(r.point.cell for r in rows)
     for cell in in_order(p.point.cell for p in predicted):
         of_cell = sorted(
