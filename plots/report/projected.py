@@ -136,8 +136,9 @@ def _doubt(one: StudyCurve, ranks: float) -> str:
 def _faster(every: Sequence[StudyCurve], projections: Sequence[Projection]) -> Iterator[FasterRow]:
     """Every two curves of the same work over one transport, the later in the study above."""
     for (a, of_a), (b, of_b) in combinations(zip(every, projections, strict=True), 2):
-        shared = np.intersect1d(of_a.ranks, of_b.ranks) if _work(a) == _work(b) else []
-        for ranks in shared:
+        if _work(a) != _work(b):
+            continue
+        for ranks in np.intersect1d(of_a.ranks, of_b.ranks):
             before, after = (p.step_s[:, [*p.ranks].index(ranks)] for p in (of_a, of_b))
             low, ratio, high = np.quantile(before / after, BAND)
             yield FasterRow(
@@ -211,7 +212,8 @@ _HELPS = (
 _HEAD = (
     "Runs of at most {most} ranks are fitted, against a plain process. *From* and *to* hold 90 % "
     "of {draws} draws: launches, fits of the link, waits of ranks that share cores, and {doubling} "
-    "for each doubling beyond the fitted ranks. What has a *doubt* is not fitted, and no band is claimed there.{verdict}"
+    "for each doubling beyond the fitted ranks. What has a *doubt* is not fitted, and no band is "
+    "claimed there.{verdict}"
 )
 _FOOT = (
     "The model: gradients in the order in which they are ready, one exchange after another beside "

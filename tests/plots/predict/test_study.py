@@ -152,6 +152,18 @@ def test_no_band_is_claimed_where_ranks_wait_for_cores(tmp_path: Path) -> None:
         assert shares == [[], ["20"], ["30"], ["280"]]
 
 
+def test_no_verdict_is_given_where_a_curve_is_in_doubt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study(tmp_path, cores=2)
+    (tmp_path / "link.toml").write_text(STATED)
+    assert main(["predict", str(tmp_path), "--link", str(tmp_path / "link.toml")]) == 0
+    faster = capsys.readouterr().out.partition("## Who is faster")[2].partition("##")[0]
+    rows = [line for line in faster.splitlines() if line.startswith(("| 4 |", "| 8 |"))]
+    assert len(rows) == 2
+    assert all("cannot tell | ranks of a node wait" in row for row in rows)
+
+
 def test_a_short_wait_is_in_the_band(tmp_path: Path) -> None:
     (tmp_path / "link.toml").write_text(STATED)
     widths = []
