@@ -12,7 +12,7 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
 from bench.extras import names
-from bench.instrument import trace
+from bench.instrument import layout, trace
 from bench.launch import provenance, sources
 from bench.launch.wire import tcp_bytes
 from bench.launch.world import Launch
@@ -147,14 +147,17 @@ def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns:
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(rig.place.peak_memory_bytes()),
         # the last of all: it runs the model's own code
-        **_operations(rig),
+        **_of_the_model(rig),
     )
 
 
-def _operations(rig: Rig) -> EndFacts:
-    """Floating-point operations of what was trained, counted by rank 0."""
+def _of_the_model(rig: Rig) -> EndFacts:
+    """How the gradients of rank 0 lie, and the operations of what was trained."""
     if rig.launch.rank or rig.loop is None or rig.workload.emulation is not None:
         return {}
     if catalogue.facts(rig.config.backend).divides:
-        return {}  # a forward pass of one rank alone would wait for the others' parts
-    return {"flops_per_image": flops.per_image(rig.workload.network, rig.config)}
+        return {}  # a rank has parts, and its forward pass alone would wait for the others'
+    return {
+        "strided_gradients": layout.strided_gradients(rig.workload.network),
+        "flops_per_image": flops.per_image(rig.workload.network, rig.config),
+    }

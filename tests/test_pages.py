@@ -32,7 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PROMISED = {
     "bench parity": "parity holds: equal bit for bit",
     "plots settled results/local": r"DDP faster: \S+ % \[",
-    "--one-rank": r"^(ok|warning) +speed-up +ddp/mpi: 2 ranks process at most \d",
+    "--one-rank one.jsonl": r"^(ok|warning) +speed-up +ddp/mpi: 2 ranks process at most \d",
+    "--one-rank strides.jsonl": r"^ok +strides +all \d+ gradients lie as their parameters do",
     "read_run": r"^0 \d+\.\d+ ms in the middle",
     "plots proposal": r"DDP over MPI, strong scaling(.|\n)*efficiency \[95 %\]",
     "published.md": r"\| ",

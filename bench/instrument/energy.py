@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.instrument.nvml import Nvml
-from bench.record.events import MOST_INTEGER, Scope
+from bench.record.host import MOST_INTEGER, Scope
 
 # seconds between two edges of a window, and [before, after] of each counter
 EnergyReading = tuple[float, list[list[int | None]]]

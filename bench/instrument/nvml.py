@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from bench.launch.gpu import full_name
-from bench.record.events import MOST_INTEGER
+from bench.record.host import MOST_INTEGER
 
 _LIBRARY = "libnvidia-ml.so.1"
 _SM_CLOCK = 1  # NVML_CLOCK_SM

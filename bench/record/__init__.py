@@ -24,6 +24,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      any, window has energy_seconds and energy_counts. end has flops_per_image
  13  each rank has numa_nodes, those of its cores, and on a GPU where that is: gpu_index, gpu_bus,
      gpu_numa_node and visible_devices. Where NVML tells, window has clocks
+ 14  end has strided_gradients: how many of rank 0's lie in other strides than their parameters,
+     and seconds of each of ten copies of them all, from their strides and from their parameters'
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -72,7 +74,8 @@ from pydantic import ValidationError
 
 from bench.config import RunConfig, UsageError, explain
 from bench.record import archive, proof
-from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, parse
+from bench.record.events import Damaged, NoEvent, parse
+from bench.record.host import MOST_INTEGER, MOST_TEXT
 from bench.record.outcome import OK, STATES, RunOutcome, judge, last
 from bench.record.proof import CHECKS
 from bench.record.sealed import changed, lines_of
@@ -81,7 +84,7 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 13
+SCHEMA = 14
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

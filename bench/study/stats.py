@@ -14,7 +14,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special  # scipy.stats takes a second to import, of every run
 
 from bench.study.limits import ALPHA as ALPHA
 from bench.study.limits import MIN_BLOCKS as MIN_BLOCKS
@@ -95,7 +95,7 @@ class Paired:
     @property
     def t_p(self) -> float | None:
         """Two-sided p of that."""
-        return None if self.t is None else float(2 * stats.t.sf(abs(self.t), self.freedom))
+        return None if self.t is None else float(2 * special.stdtr(self.freedom, -abs(self.t)))
 
     @property
     def signflip_p(self) -> float | None:
@@ -106,7 +106,7 @@ class Paired:
 @cache
 def quantile(level: float, freedom: float) -> float:
     """Of Student's t, beyond which on both sides together `level` lies."""
-    return float(stats.t.ppf(1 - level / 2, freedom))
+    return float(special.stdtrit(freedom, 1 - level / 2))
 
 
 def half_of_t(sd: float, n: int, level: float = 1 - ALPHA) -> float:
@@ -250,7 +250,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def median_interval_ranks(n: int) -> tuple[int, int] | None:
     """1-based ranks around the median, by binomial tails (Le Boudec 2010, A.1); None for n <= 5."""
-    low = int(np.sum(stats.binom.cdf(np.arange(n // 2), n, 0.5) <= ALPHA / 2))
+    low = int(np.sum(special.bdtr(np.arange(n // 2), n, 0.5) <= ALPHA / 2))
     return (low, n + 1 - low) if low >= 1 else None
 
 

@@ -15,6 +15,7 @@ from bench.config import Role, fields_with
 from bench.record import Run
 from bench.study import stats
 from bench.study.definition import Study
+from bench.study.strides import strides
 from plots.analyse import (
     breakdown,
     clocks,
@@ -89,6 +90,7 @@ def _origin(run: Run) -> RunRow:
         "exchanged_bytes": sum(run.end.get("exchange_bytes", ()))
         or run.workload.get("gradient_bytes", math.nan),
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
+        "strides": strides(run.end),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "cpu": _names(run, "cpu"),
         "gpu": _names(run, "gpu"),

@@ -68,6 +68,7 @@ def limits(a: Analysis) -> Iterator[str]:
     if {one.get("device") for one in a.loaded.runs["facts"]} == {"cpu"}:
         yield "Tensors were on CPUs: nothing is said of GPUs and NCCL."
     yield from _energy(a)
+    yield from _strides(a)
     if a.blocks < stats.MIN_BLOCKS:
         yield f"Fewer than {stats.MIN_BLOCKS} launches: no interval, no verdict."
 
@@ -79,6 +80,17 @@ def _energy(a: Analysis) -> Iterator[str]:
     if reasons:
         of = "" if without == runs else f" of {without} of {runs} runs"
         yield f"Energy is not known{of}: {'; '.join(reasons)}."
+
+
+def _strides(a: Analysis) -> Iterator[str]:
+    """What copying gradients in other strides costs, of the run in which it costs most."""
+    runs = a.loaded.runs
+    each = zip(runs["strides"], runs["step_seconds_mean"], strict=True)
+    costs = [(one, step_s) for one, step_s in each if one is not None and one.count]
+    if costs:
+        largest, step_s = max(costs, key=lambda cost: cost[0].added_s / cost[1])
+        which = f"{len(costs)} of {len(runs)} runs have such gradients; this is the largest cost"
+        yield f"{largest.words(step_s)} ({which})."
 
 
 def _span(a: Analysis, column: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 from torch import nn
@@ -67,6 +68,38 @@ class _GrowsLater(nn.Module):
 
 def grows_later(classes: int) -> nn.Module:
     return _GrowsLater(classes)
+
+
+class _OtherStrides(torch.autograd.Function):
+    """Hands on what it is given; its gradient is the same in memory, and has other strides in
+    dimensions of one element.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weights: torch.Tensor) -> torch.Tensor:
+        return weights.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        whole = gradients[0].contiguous()
+        return whole.as_strided(whole.shape, (8, 1, 8, 8))
+
+
+class _PointWise(nn.Conv2d):
+    """A 1 x 1 convolution of 8 channels, as some libraries leave its gradient."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        weights: torch.Tensor = _OtherStrides.apply(self.weight)  # type: ignore[no-untyped-call]
+        scores: torch.Tensor = self._conv_forward(images, weights, None)
+        return scores
+
+
+def strided(classes: int) -> nn.Module:
+    """`normalised`, whose 1 x 1 convolution has a gradient that DDP warns of."""
+    model = normalised(classes)
+    assert isinstance(model, nn.Sequential)
+    model[3] = _PointWise(8, 8, 1, bias=False)
+    return model
 
 
 def idle(classes: int) -> nn.Module:

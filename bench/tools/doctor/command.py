@@ -96,6 +96,7 @@ def main(argv: list[str]) -> int:
     seconds = _LOOK_S + _TRY_S * len(exchange.cells(launch, options.cells, 0))
     answer.say(f"this takes about {seconds} s, more where the machine is busy")
     answer.add([ranks.world(launch, options.world_size)])
+    answer.add(exchange.layout(options.alone))
     (_alone if launch.source == "none" else _lead)(options, launch, answer)
     return answer.finish(launch)
 

@@ -18,6 +18,7 @@ from bench.tools.doctor.options import Doctor, OneRank
 from bench.tools.doctor.ranks import NO_MPI
 
 ALONE_RANKS = 2
+_WORTH_A_CURE = 0.01  # of a step
 _DIGITS = 12  # of a SHA-256: enough to tell files apart
 _CURE = "run python -m bench with this --backend and --transport to see all it prints"
 _TORCHRUN = ("torch.distributed.run", "--standalone", "-m", "--nproc-per-node")
@@ -108,6 +109,21 @@ def bound(
         yield warning("speed-up", f"{text}, which no step can hide", cure)
     else:
         yield ok("speed-up", text)
+
+
+def layout(alone: OneRank | None) -> Iterator[Finding]:
+    """Whether DDP would warn of strides in the training of one rank, and what that costs."""
+    if alone is None or alone.strides is None:
+        return
+    if not alone.strides.count:
+        yield ok("strides", f"all {alone.strides.of} gradients lie as their parameters do")
+        return
+    words = alone.strides.words(alone.step_s)
+    if alone.strides.added_s < _WORTH_A_CURE * alone.step_s:
+        yield ok("strides", f"{words}; the warning may be ignored")
+    else:
+        cure = "give the model the layout of its images, as --memory-format channels_last does"
+        yield warning("strides", words, cure)
 
 
 def device(cell: str) -> str:

@@ -14,6 +14,7 @@ from bench.backends.catalogue import cells as all_cells
 from bench.config import RunConfig, UsageError, make_config, words_beside
 from bench.options import Options, one_of, option, split_commas
 from bench.record import read_run
+from bench.study.strides import Strides, strides
 
 _PROG = "python -m bench doctor"
 # its trials start ranks alone, no servers, and look for a mean
@@ -23,11 +24,14 @@ _TRIED = f"what to try, comma-separated, of {', '.join(_CELLS)}; default: all th
 
 
 class OneRank(NamedTuple):
-    """A training of one rank, from its log: seconds of a step, bytes of all gradients, device."""
+    """A training of one rank, from its log: seconds of a step, bytes of all gradients, device, and
+    how its gradients lie.
+    """
 
     step_s: float
     gradient_bytes: int
     device: str
+    strides: Strides | None = None
 
 
 def _one_rank(log: Path) -> OneRank:
@@ -40,7 +44,7 @@ def _one_rank(log: Path) -> OneRank:
         raise UsageError(f"--one-rank {str(log)!r}: {run.problem or 'no run'}; {rule}")
     if config.world_size > 1 or config.loader_only or not size:
         raise UsageError(f"--one-rank {str(log)!r} is not of one rank that trained; {rule}")
-    return OneRank(run.seconds_per_step, int(size), config.device)
+    return OneRank(run.seconds_per_step, int(size), config.device, strides(run.end))
 
 
 class Doctor(Options):
@@ -59,7 +63,9 @@ class Doctor(Options):
     as_json: bool = option(False, "print JSON on standard output", alias="json")
     limit_s: int = option(60, "seconds for each try", ge=1, le=3600)
     one_rank: Path | None = option(
-        None, "log of a training on one rank, to say by how much more ranks can be faster at most"
+        None,
+        "log of a training on one rank, to say by how much more ranks can be faster at most, and "
+        "what gradients in other strides cost",
     )
     config: RunConfig  # data set, folders and threads, as runs will be told
 
