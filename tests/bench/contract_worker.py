@@ -19,7 +19,7 @@ from bench.instrument import Observer
 from bench.launch import world as launching
 from bench.launch.resources import environment
 
-STEPS = 20
+STEPS = 12  # the rate rises over eight of them
 DATA = ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
 MODELS = ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -95,7 +95,7 @@ class FirstGradients(Observer):
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
-    """Twenty steps of the study's own loop, each rank from its own weights: rank 0's must win."""
+    """Some steps of the study's own loop, each rank from its own weights: rank 0's must win."""
     from bench.backends.protocol import whole
     from bench.models import build_model
     from bench.train.checks import digest
@@ -115,7 +115,7 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
 
 def alone(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
-    """Twenty steps without exchange, and the same by this rank's shard in one plain process."""
+    """The same steps without exchange, and the same by this rank's shard in one plain process."""
     from bench.backends.protocol import Backend
     from bench.models import build_model
     from bench.train.checks import digest
@@ -128,7 +128,7 @@ def alone(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
 
 def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str, Any]:
-    """The same twenty steps in plain torch; the shards' gradients are summed in `order`."""
+    """The same steps in plain torch; the shards' gradients are summed in `order`."""
     import torch
 
     from bench.instrument.parity import mean, own_gradients

@@ -1,4 +1,4 @@
-"""One rank that trains 2,200 steps of a small model; rank 0 writes each rank's resident memory
+"""One rank that trains 1,200 steps of a small model; rank 0 writes each rank's resident memory
 after 200 and after all of them, in bytes, and the names of its own threads before and after the
 backend is closed.
 
@@ -17,7 +17,7 @@ from bench.config import parse_argv
 from bench.launch import world as launching
 from bench.launch.resources import environment
 
-SETTLED, STEPS = 200, 2000  # steps before the first look, and between the two
+SETTLED, STEPS = 200, 1000  # steps before the first look, and between the two
 MODEL = ["--model", "tests.bench.tiny:normalised"]
 LENGTH = ["--warmup-steps", str(SETTLED), "--windows", "1", "--steps-per-window", str(STEPS)]
 

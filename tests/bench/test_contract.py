@@ -26,17 +26,18 @@ pytestmark = pytest.mark.ranks
 WORKER = contract_worker.__name__
 USERS = ROOT / "tests" / "user"
 OVER_MPI, OVER_GLOO = ("ddp/mpi", "horovod/mpi"), ("ddp/gloo", "horovod/gloo")
+# each cell of the study at two ranks, where sums are exact, and at three, where their order shows;
+# with all settings at once where one launch does for both
 CELLS = [
-    *[(cell, "shipped", ranks) for cell in (*OVER_MPI, *OVER_GLOO) for ranks in (2, 3)],
-    *[(cell, "matched", ranks) for cell in OVER_MPI for ranks in (2, 3)],
-    *[(cell, "matched", 2) for cell in OVER_GLOO],
+    *[(cell, "shipped", 3) for cell in (*OVER_MPI, *OVER_GLOO)],
+    *[(cell, "matched", 2) for cell in (*OVER_MPI, *OVER_GLOO)],
+    *[(cell, "shipped", 2) for cell in ("ddp/mpi", "ddp/gloo")],
+    ("ddp/mpi", "matched", 3),
     ("handwritten/mpi", "shipped", 3),
     ("handwritten/mpi", "matched", 2),
-    ("ps/mpi", "shipped", 3),
     ("ps/mpi", "matched", 2),
     ("zero1/mpi", "shipped", 3),
     ("zero1/gloo", "matched", 2),
-    ("fsdp2/gloo", "shipped", 2),
     ("fsdp2/gloo", "shipped", 3),
     ("fourth/gloo", "shipped", 2),  # a user's own
 ]
@@ -99,7 +100,7 @@ def test_trains_as_one_process_that_averages_the_shards(
     if "compression" in VARIANTS[precision]:
         assert 0 < relative(got["gradients"], want["gradients"]) <= rounding(precision, ranks)
         return
-    # a sum of two and a division by two are exact in any order: twenty steps agree bit for bit
+    # a sum of two and a division by two are exact in any order: all steps agree bit for bit
     facts = CATALOGUE.get(parts(cell).backend)
     in_parts = facts is not None and facts.divides and precision in PART_BY_PART
     if ranks == 2 and not in_parts:
@@ -114,7 +115,7 @@ def test_trains_as_one_process_that_averages_the_shards(
     # the specification summed in another order, which is as legitimate
     drift = relative(got["parameters"], want["parameters"])
     allowed = relative(want["other_order"]["parameters"], want["parameters"])
-    told = f"drift {drift:.1e} after 20 steps, other order of summation {allowed:.1e}"
+    told = f"drift {drift:.1e} at the end, other order of summation {allowed:.1e}"
     print(f"{cell} {settings} {model} {precision}: {told}")
     assert drift <= max(100 * allowed, rounding(precision, ranks))
 

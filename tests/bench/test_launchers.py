@@ -24,8 +24,17 @@ GLOO = {  # this environment's mpirun: test_run.py
 }
 
 
-@pytest.mark.parametrize("backend", ["ddp", "horovod"])
-@pytest.mark.parametrize("launcher", GLOO)
+@pytest.mark.parametrize(
+    ("launcher", "backend"),
+    [
+        ("mpirun of Open MPI 4", "horovod"),
+        ("hydra", "ddp"),
+        ("horovodrun", "ddp"),
+        ("horovodrun", "horovod"),
+        ("torchrun", "ddp"),
+        ("torchrun", "horovod"),
+    ],
+)
 def test_gloo_needs_no_matching_mpi(tmp_path: Path, launcher: str, backend: str) -> None:
     log = tmp_path / "run.jsonl"
     words = ["--backend", backend, "--transport", "gloo", "--log-path", str(log)]

@@ -79,7 +79,6 @@ def outcome(backend: str, transport: str, factor: str = "1") -> dict[str, list[i
     ("backend", "transport", "is_divided"),
     [
         ("ddp", "gloo", False),
-        ("zero1", "gloo", True),
         ("zero1", "mpi", True),
         ("fsdp2", "gloo", True),
     ],

@@ -8,7 +8,7 @@ import pytest
 
 from bench.record import Run
 from tests.cluster import config, daemons, jobs, node, steps
-from tests.cluster.steps import CELLS, ENDLESS, LOST, PLUG_IN, Step, bench, cell
+from tests.cluster.steps import ENDLESS, LOST, PLUG_IN, Step, bench, cell
 
 pytestmark = pytest.mark.cluster
 
@@ -25,7 +25,7 @@ def signal_rank(result: Run, rank: int, signal: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("backend", "transport"), CELLS)
+@pytest.mark.parametrize(("backend", "transport"), [("ddp", "mpi"), ("horovod", "gloo")])
 def test_a_killed_rank(tmp_path: Path, backend: str, transport: str) -> None:
     step = long_run(tmp_path / "run.jsonl", backend, transport)
     signal_rank(step.reach_windows(), 1, "KILL")

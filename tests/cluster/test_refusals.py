@@ -90,9 +90,8 @@ def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "level", "text"),
     [
-        (["--gpus-per-node=2"], "ok", "one for each of 4 ranks"),
-        (["--gpus-per-node=1"], "failure", "4 ranks would use 2 GPU(s)"),
         (["--gpus-per-task=1"], "ok", "one for each of 4 ranks"),
+        (["--gpus-per-node=1"], "failure", "4 ranks would use 2 GPU(s)"),
     ],
 )
 def test_the_doctor_refuses_a_gpu_for_two_ranks(

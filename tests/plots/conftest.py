@@ -26,6 +26,27 @@ def undrawn() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_png(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Figures are drawn as SVG alone, half of a report's time: PNG is the same picture. A module
+    that looks at one has DRAWS_PNG.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not getattr(request.module, "DRAWS_PNG", False):
+            patch.setattr(Figure, "savefig", _but_png)
+        yield
+
+
+_savefig = Figure.savefig
+
+
+def _but_png(figure: Figure, file: Any, **options: Any) -> None:
+    if options.get("format") == "png":
+        file.write(b"drawn elsewhere")
+    else:
+        _savefig(figure, file, **options)
+
+
 @pytest.fixture
 def bring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Import:
     """Imports logs as a user does."""

@@ -22,6 +22,8 @@ from plots.report import figures
 from plots.report.axes import look, ratio_ticks
 from tests.plots import logs
 
+DRAWS_PNG = True
+
 
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:

@@ -19,6 +19,8 @@ from plots.report.axes import PRESETS, Preset
 from plots.report.write import analysed
 from tests.plots import logs
 
+DRAWS_PNG = True
+
 ROOT = Path(__file__).parents[2]
 SHIPPED = {path.parent.name for path in (ROOT / "results").glob("*/SHIPPED")}
 LEAST_POINTS = 6.0  # a smaller letter is not read in print
