@@ -38,7 +38,7 @@ PROMISED = {
     "plots proposal": r"DDP over MPI, strong scaling(.|\n)*efficiency \[95 %\]",
     "published.md": r"\| ",
     "hvd-ddp-fom": r'"network": null',
-    "bench doctor": r"^ok +places +rank 0-1: cores \d",
+    "bench doctor --world-size": r"^ok +places +rank 0-1: cores \d",
     "plots compare": r"ratio",
     "--show-config": r"batch_per_rank = 32",
     "nccl_built": r"^0\.\d+\.\d+ True",

@@ -145,6 +145,7 @@ def _state(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 def test_both_frameworks_go_on_and_write_the_same_state(tmp_path: Path) -> None:
     """At two ranks a mean has one order, so the trainings of both are equal to the bit."""
     states = {}

@@ -15,9 +15,10 @@ from tests.bench.ranks import mpirun, run
 pytestmark = pytest.mark.ranks
 
 
-@pytest.mark.parametrize(
-    "cell", ["single/none", "ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo"]
-)
+RARE = [pytest.param(c, marks=pytest.mark.thorough) for c in ("ddp/mpi", "horovod/gloo")]
+
+
+@pytest.mark.parametrize("cell", ["single/none", "ddp/gloo", "horovod/mpi", *RARE])
 def test_resident_memory_stays_flat_and_no_thread_of_torch_is_left(
     cell: str, tmp_path: Path
 ) -> None:

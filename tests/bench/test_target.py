@@ -224,6 +224,7 @@ def test_a_training_is_repeated_bit_for_bit() -> None:
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 def test_backends_that_average_the_same_gradients_learn_the_same() -> None:
     """At two ranks a mean has one order, so every epoch of every training is equal to the bit."""
     backends = ("ddp", "horovod", "ps")

@@ -91,7 +91,10 @@ def test_a_rank_that_takes_too_much_memory(tmp_path: Path) -> None:
     assert result.state == "out of memory", result.problem
 
 
-@pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo")])
+@pytest.mark.parametrize(
+    ("backend", "transport"),
+    [("ddp", "gloo"), pytest.param("horovod", "mpi", marks=pytest.mark.thorough)],
+)
 def test_a_lost_node_ends_the_job(
     tmp_path: Path, node_to_lose: None, backend: str, transport: str
 ) -> None:

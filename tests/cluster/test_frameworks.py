@@ -59,7 +59,7 @@ def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
     assert result.end["samples"] == 9 * 5 * 8
 
 
-@pytest.mark.parametrize("transport", ["gloo"])
+@pytest.mark.parametrize("transport", ["gloo", pytest.param("mpi", marks=pytest.mark.thorough)])
 def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> None:
     srun = [
         "-N2",
@@ -74,7 +74,7 @@ def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> N
     assert places(result) == [("n1", 0, 2), ("n2", 0, 2), ("n1", 1, 2), ("n2", 1, 2)]
 
 
-@pytest.mark.parametrize("transport", ["mpi"])
+@pytest.mark.parametrize("transport", ["mpi", pytest.param("gloo", marks=pytest.mark.thorough)])
 def test_three_jobs_share_their_nodes(tmp_path: Path, transport: str) -> None:
     """No port is chosen in advance, so none is taken;
     the jobs meet in one folder and do not mix.

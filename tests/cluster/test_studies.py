@@ -46,7 +46,9 @@ def test_a_job_at_its_time_limit_and_the_rest_in_another(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("how", ["time limit", "preempted"])
+@pytest.mark.parametrize(
+    "how", ["time limit", pytest.param("preempted", marks=pytest.mark.thorough)]
+)
 def test_a_job_that_slurm_starts_again_finishes_by_itself(tmp_path: Path, how: str) -> None:
     tiny = Tiny(tmp_path, site(tmp_path, TWO_NODES, ranks_per_node="1"))
     job = tiny.submit()
@@ -76,6 +78,7 @@ def test_a_cancelled_study_says_where_it_stopped(tmp_path: Path) -> None:
     assert "ended: stopped by TERM" in tiny.do("status")
 
 
+@pytest.mark.thorough
 def test_two_studies_at_once_on_one_node(tmp_path: Path) -> None:
     """One's look at the launch, and the calibrations and runs of both, two ranks each: no port is
     chosen twice.
@@ -95,6 +98,7 @@ def test_two_studies_at_once_on_one_node(tmp_path: Path) -> None:
         assert len(list((tmp_path / "results" / tiny.name / "calibration").glob("*.jsonl"))) == 2
 
 
+@pytest.mark.thorough
 def test_one_job_at_a_time(tmp_path: Path) -> None:
     """Two jobs of a study that have room beside each other, where the site lets none of it."""
     alone = site(tmp_path, requeue="false\none_at_a_time = true")
@@ -180,6 +184,7 @@ def test_the_report_is_made_when_the_jobs_have_ended(tmp_path: Path) -> None:
     assert "ddp/gloo" in (tmp_path / "results" / "tiny" / "report.md").read_text()
 
 
+@pytest.mark.thorough
 def test_the_last_job_submits_more_until_the_last_look(tmp_path: Path) -> None:
     """One cell under two names, and a margin that no measurement reaches: not settled at six."""
     cells = ("ddp/gloo", "ddp/gloo@again")

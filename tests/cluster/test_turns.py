@@ -21,7 +21,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("nodes", CASES)
+@pytest.mark.parametrize("nodes", [1, 2, pytest.param(4, marks=pytest.mark.thorough)])
 def test_worlds_take_turns_on_nodes(tmp_path: Path, nodes: int) -> None:
     cells = CASES[nodes]
     tiny = Tiny(tmp_path, site(tmp_path, **ONE_RANK), cells=cells, nodes=nodes, turns=True)
@@ -43,7 +43,7 @@ def stopped_in_a_turn(tmp_path: Path, policy: str = "false") -> tuple[Tiny, str]
     return tiny, job
 
 
-@pytest.mark.parametrize("how", ["scancel", "time limit"])
+@pytest.mark.parametrize("how", ["scancel", pytest.param("time limit", marks=pytest.mark.thorough)])
 def test_a_job_that_is_ended_in_a_turn(tmp_path: Path, how: str) -> None:
     tiny, job = stopped_in_a_turn(tmp_path)
     if how == "scancel":
@@ -58,6 +58,7 @@ def test_a_job_that_is_ended_in_a_turn(tmp_path: Path, how: str) -> None:
     assert "interrupted" in states
 
 
+@pytest.mark.thorough
 def test_a_node_lost_in_a_turn(tmp_path: Path, node_to_lose: None) -> None:
     tiny, job = stopped_in_a_turn(tmp_path, "false\nno_kill = true")
     node.lose(LOST)

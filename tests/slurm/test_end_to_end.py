@@ -99,6 +99,7 @@ def test_a_stopped_run_writes_its_own_end_and_leaves_no_rank(tmp_path: Path) -> 
     wait_for(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.thorough
 def test_a_study_that_knows_stops_and_another_goes_on(tmp_path: Path) -> None:
     """A sleep of a fifth of a second in every step is seen after six launches; that a cell equals
     itself within a hundredth of a percent is not, so two more follow, and no more.
