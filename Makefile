@@ -71,7 +71,7 @@ cluster: setup ## start a Slurm of four nodes on this machine and a shell on it 
 test-cluster: setup ## run the tests that need it, inside it (root)
 	$(RUN) python -m tests.cluster -- python -m pytest -m "cluster and not thorough" tests/cluster
 
-test-thorough: setup ## run what the two above leave out: longer ways and more combinations (root; about 30 min on 2 cores)
+test-thorough: setup ## run what test and test-cluster leave out: longer ways and more combinations (root)
 	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile -m "thorough and not cluster"
 	$(RUN) python -m tests.cluster -- python -m pytest -m "thorough and cluster" tests/cluster
 

@@ -158,6 +158,6 @@ def _of_the_model(rig: Rig) -> EndFacts:
     if catalogue.facts(rig.config.backend).divides:
         return {}  # a rank has parts, and its forward pass alone would wait for the others'
     return {
-        "strided_gradients": layout.strided_gradients(rig.workload.network),
+        "strided_gradients": layout.strided_gradients(rig.workload.network, rig.place.stopwatch()),
         "flops_per_image": flops.per_image(rig.workload.network, rig.config),
     }

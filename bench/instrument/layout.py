@@ -7,32 +7,36 @@ it; what is left differs in dimensions of one element, as of a 1x1 convolution.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from bench.train.timing import Stopwatch
+
 _COPIES = 10
 
 
-def strided_gradients(network: torch.nn.Module) -> dict[str, Any]:
+def strided_gradients(network: torch.nn.Module, watch: Stopwatch) -> dict[str, Any]:
     """How many gradients `of` all have other strides, and their bytes, as the last step left them.
 
     And seconds of each of ten copies of all of them into tensors with their parameters' strides:
     copy_seconds from the strides that they have, ordered_copy_seconds from their parameters'.
     """
-    parameters = [p for p in network.parameters() if p.grad is not None]
-    other = [
-        (p.grad, p) for p in parameters if p.grad is not None and p.grad.stride() != p.stride()
-    ]
-    strided = [gradient.detach() for gradient, _ in other]
-    counts = {"count": len(other), "of": len(parameters), "bytes": sum(g.nbytes for g in strided)}
+    gradients = [(p.grad.detach(), p.detach()) for p in network.parameters() if p.grad is not None]
+    # a sparse one has no strides, and no place in a bucket
+    dense = [(g, p) for g, p in gradients if g.layout == torch.strided]
+    other = [(g, p) for g, p in dense if g.stride() != p.stride()]
+    strided = [gradient for gradient, _ in other]
+    counts = {"count": len(other), "of": len(gradients), "bytes": sum(g.nbytes for g in strided)}
     if not other:
         return counts
-    ordered = [torch.empty_like(p.detach()).copy_(g) for g, p in other]
+    ordered = [torch.empty_like(p).copy_(g) for g, p in other]
     buckets = [torch.empty_like(tensor) for tensor in ordered]
-    pairs = [(_seconds(buckets, strided), _seconds(buckets, ordered)) for _ in range(_COPIES + 1)]
+    pairs = [
+        (_seconds(watch, buckets, strided), _seconds(watch, buckets, ordered))
+        for _ in range(_COPIES + 1)
+    ]
     copy_seconds, ordered_seconds = zip(*pairs[1:], strict=True)  # the first warms up
     return {
         **counts,
@@ -41,16 +45,11 @@ def strided_gradients(network: torch.nn.Module) -> dict[str, Any]:
     }
 
 
-def _seconds(into: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> float:
-    """Of one copy of all `tensors`, the device's work included."""
-    _wait(into[0].device)
-    began = time.perf_counter()
+def _seconds(
+    watch: Stopwatch, into: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
+) -> float:
+    """Of one copy of all `tensors`."""
+    began = watch.now()
     for bucket, tensor in zip(into, tensors, strict=True):
         bucket.copy_(tensor)
-    _wait(into[0].device)
-    return time.perf_counter() - began
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return watch.now() - began

@@ -27,7 +27,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  14  end has strided_gradients: how many of rank 0's lie in other strides than their parameters,
      and seconds of each of ten copies of them all, from their strides and from their parameters'
 
-Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
+Events in order; every number as measured, seconds unrounded (types: events.py and host.py):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
           (derived facts)
   steps   phase "warmup", "lead_in" or "window", index, seconds: one list per rank, one number

@@ -13,7 +13,7 @@ WARNING = "Grad strides do not match bucket view strides"  # torch's words, of D
 @dataclass(frozen=True)
 class Strides:
     """`count` `of` all gradients, `size_bytes` in all, lie in other strides; copying them takes
-    `added_s` longer than it would in their parameters' strides.
+    `added_s` longer than it would in their parameters' strides (less than 0: shorter).
     """
 
     count: int
@@ -24,9 +24,10 @@ class Strides:
     def words(self, step_s: float) -> str:
         """One sentence, its cost as a part of a step of `step_s`."""
         size = f"{self.count} of {self.of} gradients ({self.size_bytes / 2**20:.3g} MiB)"
-        cost = f"{1000 * self.added_s:.3g} ms a step longer, {self.added_s / step_s:.2%} of it"
+        cost = f"{1000 * self.added_s:+.3g} ms ({self.added_s / step_s:+.2%} of a step)"
         return (
-            f'{size} lie in other strides than their parameters ("{WARNING}"): copies take {cost}'
+            f'{size} lie in other strides than their parameters ("{WARNING}"), which changes the '
+            f"time of copying them by {cost}"
         )
 
 
@@ -35,8 +36,10 @@ def strides(end: Mapping[str, Any]) -> Strides | None:
     logged = end.get("strided_gradients")
     if logged is None:
         return None
-    medians = [
-        statistics.median(logged.get(name) or [0.0])
-        for name in ("copy_seconds", "ordered_copy_seconds")
-    ]
-    return Strides(logged["count"], logged["of"], logged["bytes"], medians[0] - medians[1])
+    added_s = 0.0
+    if logged["count"]:
+        copies = [logged.get(name) for name in ("copy_seconds", "ordered_copy_seconds")]
+        if not all(copies):
+            return None
+        added_s = statistics.median(copies[0]) - statistics.median(copies[1])
+    return Strides(logged["count"], logged["of"], logged["bytes"], added_s)

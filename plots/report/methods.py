@@ -85,11 +85,11 @@ def _energy(a: Analysis) -> Iterator[str]:
 def _strides(a: Analysis) -> Iterator[str]:
     """What copying gradients in other strides costs, of the run in which it costs most."""
     runs = a.loaded.runs
-    each = zip(runs["strides"], runs["step_seconds_mean"], strict=True)
-    costs = [(one, step_s) for one, step_s in each if one is not None and one.count]
+    each = zip(runs["strides"], runs["step_seconds_mean"], runs["log"], strict=True)
+    costs = [one for one in each if one[0] is not None and one[0].count]
     if costs:
-        largest, step_s = max(costs, key=lambda cost: cost[0].added_s / cost[1])
-        which = f"{len(costs)} of {len(runs)} runs have such gradients; this is the largest cost"
+        largest, step_s, log = max(costs, key=lambda cost: cost[0].added_s / cost[1])
+        which = f"{log}, which it costs most; {len(costs)} of {len(runs)} runs have such gradients"
         yield f"{largest.words(step_s)} ({which})."
 
 

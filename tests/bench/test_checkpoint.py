@@ -146,10 +146,10 @@ def _state(path: Path) -> dict[str, Any]:
 
 @pytest.mark.ranks
 @pytest.mark.thorough
-def test_both_frameworks_go_on_and_write_the_same_state(tmp_path: Path) -> None:
-    """At two ranks a mean has one order, so the trainings of both are equal to the bit."""
+def test_every_backend_goes_on_and_writes_the_same_state(tmp_path: Path) -> None:
+    """At two ranks a mean has one order, so the trainings of all backends are equal to the bit."""
     states = {}
-    for backend in ("ddp", "horovod"):
+    for backend in ("ddp", "horovod", "handwritten"):
         log = tmp_path / f"{backend}.jsonl"
         kept = end_after(3, log, backend, 2)
         states[backend] = _state(kept)

@@ -67,7 +67,9 @@ def test_a_timeline_without_an_end_is_read(torn: str) -> None:
     assert parse("") == []
 
 
-@pytest.mark.parametrize("cell", ["ddp/mpi", "ddp/gloo", "horovod/mpi"])
+@pytest.mark.parametrize(
+    "cell", ["ddp/mpi", "ddp/gloo", "horovod/mpi", ranks.thorough("horovod/gloo")]
+)
 def test_a_run_logs_what_its_framework_says(cell: str, tmp_path: Path) -> None:
     backend, transport = cell.split("/")
     log, trace = tmp_path / "run.jsonl", tmp_path / "trace.json"

@@ -23,7 +23,7 @@ import pytest
 
 from bench.record import Run, read_run
 from tests.bench import ranks
-from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, torchrun
+from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, thorough, torchrun
 
 pytestmark = pytest.mark.ranks
 
@@ -62,13 +62,18 @@ CAUSES = {
 # the same fault in rank 0 needs another to tell of it where it cannot
 IN_RANK_0 = [("SIGKILL", "ddp/gloo", 0), ("SIGKILL", "horovod/mpi", 0), ("raise", "ddp/gloo", 0)]
 IN_RANK_0 += [("SIGSTOP", "ddp/mpi", 0), ("SIGSTOP", "horovod/gloo", 0)]
-# these leave the exchange to what backend and transport do of a silent rank; of the others each has
-# two cells, which hold both backends and both transports
+# each of these has a neighbour in the list that takes the same way in every backend; the two cells
+# hold both backends and both transports
+IN_TWO_CELLS = dict.fromkeys(("raise without words", "os._exit(3)", "hung loader"), CELLS[::3])
+IN_TWO_CELLS |= dict.fromkeys(("KeyboardInterrupt", "sys.exit(3)", "killed loader"), CELLS[1:3])
+# what a backend and a transport make of a silent rank is theirs; of the other faults two cells do
 IN_ALL_CELLS = ("SIGKILL", "SIGSTOP")
 CASES = [
     (fault, cell, 1)
-    for number, fault in enumerate(CAUSES)
-    for cell in (CELLS if fault in IN_ALL_CELLS else (CELLS[::3], CELLS[1:3])[number % 2])
+    if fault in (*IN_TWO_CELLS, *IN_ALL_CELLS) or cell in CELLS[::3]
+    else thorough(fault, cell, 1)
+    for fault in CAUSES
+    for cell in IN_TWO_CELLS.get(fault, CELLS)
     if fault != "loader killed while it is told"
 ] + IN_RANK_0
 
@@ -162,8 +167,9 @@ def test_a_fault_is_told(
     assert ended.left == []
 
 
-def test_under_torchrun(tmp_path: Path) -> None:
-    log, fault = tmp_path / "run.jsonl", "os._exit(0)"
+@pytest.mark.parametrize("fault", [thorough("sys.exit(0)"), "os._exit(0)"])
+def test_under_torchrun(fault: str, tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
     ended = play(torchrun(2, *words(fault, "ddp/gloo", log)), fault, 1, log)
     assert ended.code != 0
     assert re.fullmatch(f"rank 1: {CAUSES[fault]}", str(ended.run.problem)), ended.output

@@ -27,8 +27,10 @@ GLOO = {  # this environment's mpirun: test_run.py
 @pytest.mark.parametrize(
     ("launcher", "backend"),
     [
+        ranks.thorough("mpirun of Open MPI 4", "ddp"),
         ("mpirun of Open MPI 4", "horovod"),
         ("hydra", "ddp"),
+        ranks.thorough("hydra", "horovod"),
         ("horovodrun", "ddp"),
         ("horovodrun", "horovod"),
         ("torchrun", "ddp"),

@@ -14,6 +14,7 @@ from bench.record import read_run
 from bench.study.strides import WARNING, Strides, strides
 from bench.tools.doctor import exchange
 from bench.tools.doctor.options import OneRank
+from bench.train.timing import Stopwatch
 from plots.__main__ import main
 from tests.bench import tiny
 from tests.bench.ranks import bench
@@ -32,7 +33,7 @@ def stepped(model: nn.Module, images: torch.Tensor | None = None) -> nn.Module:
 def test_a_gradient_of_other_strides_is_counted_and_its_copies_are_timed() -> None:
     model = stepped(tiny.strided(10))
     before = [p.grad for p in model.parameters()]
-    facts = strided_gradients(model)
+    facts = strided_gradients(model, Stopwatch())
     assert (facts["count"], facts["of"]) == (1, len(before))
     assert facts["bytes"] == FLOAT_BYTES * 8 * 8
     for name in ("copy_seconds", "ordered_copy_seconds"):
@@ -54,14 +55,14 @@ def test_what_autograd_puts_in_order_is_not_counted() -> None:
         for c in convolutions
         if c.weight.grad is not None
     )
-    assert strided_gradients(model)["count"] <= 1
+    assert strided_gradients(model, Stopwatch())["count"] <= 1
 
 
 def test_parameters_without_a_gradient_are_left_out() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].requires_grad_(False)
     model(torch.ones(1, 3)).sum().backward()
-    assert strided_gradients(model) == {"count": 0, "of": 2, "bytes": 0}
+    assert strided_gradients(model, Stopwatch()) == {"count": 0, "of": 2, "bytes": 0}
 
 
 def test_the_cost_is_the_difference_of_the_medians() -> None:
@@ -72,8 +73,9 @@ def test_the_cost_is_the_difference_of_the_medians() -> None:
     assert (found.count, found.of, found.size_bytes) == (3, 8, 2**20)
     assert found.added_s == pytest.approx(0.003)
     assert "3 of 8 gradients (1 MiB)" in found.words(0.1)
-    assert found.words(0.1).endswith("copies take 3 ms a step longer, 3.00% of it")
+    assert found.words(0.1).endswith("copying them by +3 ms (+3.00% of a step)")
     assert strides({}) is None
+    assert strides({"strided_gradients": {"count": 3, "of": 8, "bytes": 9}}) is None
 
 
 def test_the_doctor_warns_where_it_costs_a_hundredth_of_a_step() -> None:
@@ -115,7 +117,7 @@ def test_the_report_says_what_it_costs(tmp_path: Path) -> None:
         logs.write(log, logs.config(cell, 2), 0.1, end=end)
     assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 0
     sentence = (
-        f'- 3 of 8 gradients (1 MiB) lie in other strides than their parameters ("{WARNING}"): '
+        f'- 3 of 8 gradients (1 MiB) lie in other strides than their parameters ("{WARNING}"), '
     )
     sentence += (
         "copies take 3 ms a step longer, 3.00% of it (1 of 2 runs have such gradients; this "

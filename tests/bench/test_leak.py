@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.ranks import mpirun, run
+from tests.bench.ranks import mpirun, run, thorough
 
 pytestmark = pytest.mark.ranks
 
 
-RARE = [pytest.param(c, marks=pytest.mark.thorough) for c in ("ddp/mpi", "horovod/gloo")]
-
-
-@pytest.mark.parametrize("cell", ["single/none", "ddp/gloo", "horovod/mpi", *RARE])
+@pytest.mark.parametrize(
+    "cell",
+    ["single/none", thorough("ddp/mpi"), "ddp/gloo", "horovod/mpi", thorough("horovod/gloo")],
+)
 def test_resident_memory_stays_flat_and_no_thread_of_torch_is_left(
     cell: str, tmp_path: Path
 ) -> None:

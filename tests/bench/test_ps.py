@@ -15,7 +15,7 @@ import pytest
 from bench.backends.extras.ps.worker import spread
 from bench.config import UsageError, make_config
 from bench.record import Run, proof, read_run
-from tests.bench.ranks import ROOT, bench, environment, mpirun, run
+from tests.bench.ranks import ROOT, bench, environment, mpirun, run, thorough
 
 DIGITS = ("--model", "mlp", "--dataset", "digits", "--image-size", "8", "--base-lr", "0.8")
 SHORT = ("--warmup-steps", "3", "--windows", "2", "--steps-per-window", "5", "--global-batch", "32")
@@ -69,7 +69,7 @@ def measured(folder: Path, processes: int, *words: str) -> Run:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("own", [(), ("--overlap", "off", "--accumulate", "4")])
+@pytest.mark.parametrize("own", [(), thorough(("--overlap", "off")), ("--accumulate", "4")])
 def test_who_waits_trains_as_ddp_does_to_the_bit(own: tuple[str, ...], tmp_path: Path) -> None:
     ddp = measured(tmp_path, 2, *SERVED, "--backend", "ddp", *own)
     served = measured(tmp_path, 4, *SERVED, *own, "--bucket-mib", "0", "--servers", "2")
@@ -86,7 +86,7 @@ def test_who_waits_trains_as_ddp_does_to_the_bit(own: tuple[str, ...], tmp_path:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [1, thorough(2), 3])
 def test_who_does_not_wait_learns_and_is_late(ranks: int, tmp_path: Path) -> None:
     words = ["--world-size", str(ranks), "--global-batch", "36", "--servers", "1"]
     # a rate that a gradient late by tens of updates, as on a busy machine, does not overshoot at

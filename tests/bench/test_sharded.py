@@ -9,7 +9,7 @@ import pytest
 
 from bench.config import UsageError, make_config
 from bench.record import read_run
-from tests.bench.ranks import bench, mpirun, run
+from tests.bench.ranks import bench, mpirun, run, thorough
 
 WORKER = """
 import os, sys
@@ -79,6 +79,7 @@ def outcome(backend: str, transport: str, factor: str = "1") -> dict[str, list[i
     ("backend", "transport", "is_divided"),
     [
         ("ddp", "gloo", False),
+        thorough("zero1", "gloo", True),
         ("zero1", "mpi", True),
         ("fsdp2", "gloo", True),
     ],

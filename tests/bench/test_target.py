@@ -227,7 +227,7 @@ def test_a_training_is_repeated_bit_for_bit() -> None:
 @pytest.mark.thorough
 def test_backends_that_average_the_same_gradients_learn_the_same() -> None:
     """At two ranks a mean has one order, so every epoch of every training is equal to the bit."""
-    backends = ("ddp", "horovod", "ps")
+    backends = ("ddp", "horovod", "handwritten", "ps")
     ddp, *others = (epochs(learnt(backend, 2)) for backend in backends)
     assert others == [ddp] * len(others)
     assert len(ddp) >= 2

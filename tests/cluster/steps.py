@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import Run, append_event, read_run
+from tests.bench.ranks import thorough
 from tests.cluster.namespace import ROOT
 
 TINY = ("--model", "tests.bench.tiny:normalised", "--dataset", "synthetic", "--batch-per-rank", "8")
@@ -21,6 +22,8 @@ SHORT = (*TINY, "--warmup-steps", "3", "--windows", "2", "--steps-per-window", "
 ENDLESS = (*TINY, "--windows", "100000")
 PLUG_IN = {"gloo": "none", "mpi": "pmix"}  # what srun must be told for each transport
 CELLS = [(backend, transport) for backend in ("ddp", "horovod") for transport in ("gloo", "mpi")]
+# where two of them, which hold both backends and both transports, try what all do
+EACH_CELL = [cell if len({*cell} & {"ddp", "gloo"}) == 1 else thorough(*cell) for cell in CELLS]
 LOST = "n2"  # the node that tests switch off
 _GRACE_S = 20.0  # from TERM to KILL Slurm waits five
 _started: list[subprocess.Popen[str]] = []

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench.record import Run
+from tests.bench.ranks import thorough
 from tests.cluster import config, daemons, jobs, node, steps
-from tests.cluster.steps import ENDLESS, LOST, PLUG_IN, Step, bench, cell
+from tests.cluster.steps import EACH_CELL, ENDLESS, LOST, PLUG_IN, Step, bench, cell
 
 pytestmark = pytest.mark.cluster
 
@@ -25,7 +26,7 @@ def signal_rank(result: Run, rank: int, signal: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("backend", "transport"), [("ddp", "mpi"), ("horovod", "gloo")])
+@pytest.mark.parametrize(("backend", "transport"), EACH_CELL)
 def test_a_killed_rank(tmp_path: Path, backend: str, transport: str) -> None:
     step = long_run(tmp_path / "run.jsonl", backend, transport)
     signal_rank(step.reach_windows(), 1, "KILL")
@@ -93,7 +94,7 @@ def test_a_rank_that_takes_too_much_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("backend", "transport"),
-    [("ddp", "gloo"), pytest.param("horovod", "mpi", marks=pytest.mark.thorough)],
+    [("ddp", "gloo"), thorough("horovod", "mpi")],
 )
 def test_a_lost_node_ends_the_job(
     tmp_path: Path, node_to_lose: None, backend: str, transport: str

@@ -10,8 +10,20 @@ from pathlib import Path
 import pytest
 
 from bench.record import Run
+from tests.bench.ranks import thorough
 from tests.cluster import jobs, steps
-from tests.cluster.steps import CELLS, PLUG_IN, SHORT, Step, bench, cell, finish, places, run
+from tests.cluster.steps import (
+    CELLS,
+    EACH_CELL,
+    PLUG_IN,
+    SHORT,
+    Step,
+    bench,
+    cell,
+    finish,
+    places,
+    run,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -40,7 +52,7 @@ def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
     assert left == {".jsonl", ".out", "user_code"}, "nothing of the ranks' meeting"
 
 
-@pytest.mark.parametrize(("backend", "transport"), [("ddp", "mpi"), ("horovod", "gloo")])
+@pytest.mark.parametrize(("backend", "transport"), EACH_CELL)
 def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
     """Three ranks on one node and one on each of two;
     rank 0 is not on the first node of the list.
@@ -59,7 +71,7 @@ def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
     assert result.end["samples"] == 9 * 5 * 8
 
 
-@pytest.mark.parametrize("transport", ["gloo", pytest.param("mpi", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("transport", ["gloo", thorough("mpi")])
 def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> None:
     srun = [
         "-N2",
@@ -74,7 +86,7 @@ def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> N
     assert places(result) == [("n1", 0, 2), ("n2", 0, 2), ("n1", 1, 2), ("n2", 1, 2)]
 
 
-@pytest.mark.parametrize("transport", ["mpi", pytest.param("gloo", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("transport", ["mpi", thorough("gloo")])
 def test_three_jobs_share_their_nodes(tmp_path: Path, transport: str) -> None:
     """No port is chosen in advance, so none is taken;
     the jobs meet in one folder and do not mix.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.ranks import thorough
 from tests.cluster.namespace import ROOT
 from tests.cluster.steps import CELLS, SHORT, bench, cell, run
 
@@ -90,6 +91,7 @@ def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "level", "text"),
     [
+        thorough(["--gpus-per-node=2"], "ok", "one for each of 4 ranks"),
         (["--gpus-per-task=1"], "ok", "one for each of 4 ranks"),
         (["--gpus-per-node=1"], "failure", "4 ranks would use 2 GPU(s)"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.ranks import thorough
 from tests.cluster import config, daemons, jobs, node, steps
 from tests.cluster.steps import LOST
 from tests.cluster.studies import Tiny, end_of, site
@@ -46,9 +47,7 @@ def test_a_job_at_its_time_limit_and_the_rest_in_another(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize(
-    "how", ["time limit", pytest.param("preempted", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("how", ["time limit", thorough("preempted")])
 def test_a_job_that_slurm_starts_again_finishes_by_itself(tmp_path: Path, how: str) -> None:
     tiny = Tiny(tmp_path, site(tmp_path, TWO_NODES, ranks_per_node="1"))
     job = tiny.submit()

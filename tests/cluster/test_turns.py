@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench.ranks import thorough
 from tests.cluster import config, daemons, node, steps
 from tests.cluster.steps import LOST
 from tests.cluster.studies import Tiny, end_of, site
@@ -21,7 +22,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("nodes", [1, 2, pytest.param(4, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("nodes", [1, 2, thorough(4)])
 def test_worlds_take_turns_on_nodes(tmp_path: Path, nodes: int) -> None:
     cells = CASES[nodes]
     tiny = Tiny(tmp_path, site(tmp_path, **ONE_RANK), cells=cells, nodes=nodes, turns=True)
@@ -43,7 +44,7 @@ def stopped_in_a_turn(tmp_path: Path, policy: str = "false") -> tuple[Tiny, str]
     return tiny, job
 
 
-@pytest.mark.parametrize("how", ["scancel", pytest.param("time limit", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("how", ["scancel", thorough("time limit")])
 def test_a_job_that_is_ended_in_a_turn(tmp_path: Path, how: str) -> None:
     tiny, job = stopped_in_a_turn(tmp_path)
     if how == "scancel":
