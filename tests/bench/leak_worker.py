@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from bench.config import parse_argv
@@ -28,8 +29,12 @@ def resident_bytes() -> int:
 
 
 def thread_names() -> list[str]:
-    """Of this process, as the kernel knows them."""
-    return [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    """Of this process, as the kernel knows them, less a thread that ends meanwhile."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # before and after it is opened
+            names.append(task.joinpath("comm").read_text().strip())
+    return names
 
 
 def main() -> None:
