@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -62,30 +62,24 @@ class PredictRanks(Command):
         from plots.predict.measured import StudyFitOptions
         from plots.report.projected import write
 
-        options = StudyFitOptions(
-            fit_ranks=self.fit_ranks,
-            ranks=self.ranks,
-            link=self.link,
-            profile=self.profile,
-            criterion=self.criterion and self.criterion / 100,
-        )
+        options = StudyFitOptions(**self._alike(), link=self.link)
         return write(require_folder(study), options, self.form)
 
     def _of_table(self) -> str:
         if self.link is not None:
             raise UsageError("--link is of a study: of a table the link is fitted; leave it out")
-        from plots.predict.curves import FitOptions
+        from plots.predict.curves import TableFitOptions
         from plots.predict.stream import Cycles
         from plots.report.predicted import write
 
         assert self.table is not None
         cycles = Cycles(cycle_s=self.cycle_ms / 1e3, fusion_bytes=self.fusion_mib * 2**20)
-        options = FitOptions(
-            fit_ranks=self.fit_ranks,
-            ranks=self.ranks,
-            ranks_per_node=self.ranks_per_node,
-            cycles=cycles,
-            profile=self.profile,
-            criterion=self.criterion and self.criterion / 100,
+        options = TableFitOptions(
+            **self._alike(), ranks_per_node=self.ranks_per_node, cycles=cycles
         )
         return write(self.table, options, self.form)
+
+    def _alike(self) -> dict[str, Any]:
+        """What both are fitted with."""
+        alike = self.model_dump(include={"fit_ranks", "ranks", "profile"})
+        return {**alike, "criterion": self.criterion and self.criterion / 100}

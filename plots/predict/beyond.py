@@ -19,30 +19,31 @@ DOUBLING_SD = 0.01  # of a predicted one, for each doubling beyond the ranks tha
 # An agreement of ranks on what is ready: a bit for each gradient (Horovod's response cache).
 _AGREEMENT_BYTES = 32.0
 _OVERLAPS = np.log([0.8, 4.0])  # in which the factor is looked for
-_GRID, _ROUNDS = 25, 3  # each round looks closer by a twelfth
-_UNTOLD = 1e-6  # of the log's square: where steps tell no factor, it is 1
+_GRID, _ROUNDS = 13, 4  # each round looks six times closer
+_EXCHANGES = np.log([1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0])  # in which that one is
+# Where steps do not tell the factors, they are near 1: sd of the logs, against one step in 1,000.
+_STEP_SD = 1e-3
+_BESIDE_SD, _SLEPT_SD, _EXCHANGE_SD = 1.0, 0.02, 0.2
 _CAPS_MIB = (1.0, 5.0, 10.0, 50.0, 100.0)
 _CYCLES_S = (0.1e-3, 0.5e-3, 2e-3, 5e-3, 10e-3)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedCores:
-    """Cores of a node, and what share of them its ranks keep busy at `ranks` of them."""
+    """Cores of a node, and how many of them one rank without others keeps busy on the mean.
+
+    With others a rank is busy for longer, but it polls for them; what an exchange costs is its
+    link's.
+    """
 
     cores: float
-    ranks: float
-    busy_share: float
+    busy_cores: float
     most_ranks: float = np.inf  # of a node; all ranks share one where there is no other
 
-    def longest_wait(self, ranks: Array) -> Array:
-        """In steps: ranks that work at one time, of which there are more than cores, take turns.
-
-        A rank keeps one core busy for as long as it did at the measured ranks.
-        """
-        busy = self.busy_share * self.cores / self.ranks
-        return np.asarray(
-            busy * np.maximum(np.minimum(ranks, self.most_ranks) / self.cores - 1, 0.0)
-        )
+    def longest_wait(self, ranks: Array | float) -> Array:
+        """In steps: ranks that work at one time, of which there are more than cores, take turns."""
+        of_node = np.minimum(ranks, self.most_ranks)
+        return np.asarray(self.busy_cores * np.maximum(of_node / self.cores - 1, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,6 +58,7 @@ class CurveModel:
     images: int = 1
     batches: BatchLine | None = None  # of strong scaling, which divides the images
     shared: SharedCores | None = None  # None: every rank has cores of its own
+    slept: bool = False  # passes take no longer beside an exchange; what it adds is its own
 
     def stretch(self, ranks: Array) -> Array:
         """Passes over those of the profile: fewer images, and the slowest of all ranks."""
@@ -67,12 +69,15 @@ class CurveModel:
             factors = factors * self.batches.factors(self.images / sizes, self.images)
         return np.asarray(factors[inverse])
 
-    def times(self, link: Link, ranks: Array, factors: Array) -> StepTimes:
+    def times(
+        self, link: Link, ranks: Array, factors: Array, exchange_factors: Array | float = 1.0
+    ) -> StepTimes:
         """Of steps by row, whose passes take `factors` times those of the same images alone."""
         exchange = self.exchange
         if isinstance(exchange, Cycles):
             exchange = replace(exchange, negotiation_s=link.seconds(_AGREEMENT_BYTES, ranks))
-        return predict(self.profile, link, exchange, ranks, factors * self.stretch(ranks))
+        stretched = factors * self.stretch(ranks)
+        return predict(self.profile, link, exchange, ranks, stretched, exchange_factors)
 
     def efficiency(self, step_s: Array, alone_s: Array | float, ranks: Array) -> Array:
         """T(1) / T(p) of weak scaling, and that over p of strong scaling."""
@@ -89,11 +94,12 @@ class LaunchDraws:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PassFactors:
+class Factors:
     """How much longer both passes take than those of a plain process, [draw]."""
 
     wrapper: Array  # with the framework, on one rank
     overlap: Array  # beside an exchange, times that
+    exchange: Array  # reductions beside passes, over the link's
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,24 +124,23 @@ def draw_means(seconds: Array, count: int, generator: np.random.Generator) -> Ar
     return np.asarray(np.exp(mean + weights @ (logs - mean) / scale[:, None]))
 
 
-def solve(model: CurveModel, draws: LaunchDraws) -> PassFactors:
+def solve(model: CurveModel, draws: LaunchDraws) -> Factors:
     """The factors that explain the fitted ranks best, each draw with its link."""
     profile, wrapper = model.profile, np.ones_like(draws.alone_s)
     if draws.own_s is not None:
         wrapper = np.maximum((draws.own_s - profile.optimizer_s) / profile.passes_s, 0.5)
-    overlap = np.concatenate(
-        [
-            _overlap(model, link, wrapper[rows], draws.steps_s[rows])
-            for link, rows in _by_link(model, len(wrapper))
-        ]
-    )
-    return PassFactors(wrapper=wrapper, overlap=overlap)
+    by_link = [
+        _beside(model, link, wrapper[rows], draws.steps_s[rows])
+        for link, rows in _by_link(model, len(wrapper))
+    ]
+    overlap, exchange = (np.concatenate(parts) for parts in zip(*by_link, strict=True))
+    return Factors(wrapper=wrapper, overlap=overlap, exchange=exchange)
 
 
 def project(
     model: CurveModel,
     draws: LaunchDraws,
-    factors: PassFactors,
+    factors: Factors,
     ranks: Array,
     generator: np.random.Generator,
 ) -> Projection:
@@ -150,7 +155,8 @@ def project(
     for link, rows in _by_link(model, len(stretched)):
         shape = stretched[rows].shape
         p = np.broadcast_to(ranks, shape).ravel()
-        times = model.times(link, p, stretched[rows].ravel())
+        exchange = np.broadcast_to(factors.exchange[rows, None], shape).ravel()
+        times = model.times(link, p, stretched[rows].ravel(), exchange)
         each.append((times.step_s.reshape(shape), times.exposed_s.reshape(shape)))
     step_s, exposed_s = (np.concatenate(parts) for parts in zip(*each, strict=True))
     beyond = np.maximum(np.log2(ranks / model.fitted_ranks[-1]), 0.0)
@@ -177,30 +183,39 @@ def _by_link(model: CurveModel, count: int) -> Iterator[tuple[Link, NDArray[np.i
     yield from zip(model.links, shares, strict=False)
 
 
-def _overlap(model: CurveModel, link: Link, wrapper: Array, steps_s: Array) -> Array:
-    """By draw the factor of passes beside an exchange that explains the fitted ranks best."""
-    low, high = (np.full_like(wrapper, end) for end in _OVERLAPS)
-    shape = (len(wrapper), _GRID, len(model.fitted_ranks))
+def _beside(model: CurveModel, link: Link, wrapper: Array, steps_s: Array) -> tuple[Array, Array]:
+    """By draw the factors of passes and of reductions that explain the fitted ranks best.
+
+    The passes' is looked for beside each of the reductions', in rounds that look closer.
+    """
+    sd, exchanges = (_SLEPT_SD, _EXCHANGES) if model.slept else (_BESIDE_SD, _EXCHANGES[:1])
+    each = (len(wrapper), len(exchanges))
+    low, high = (np.full(each, end) for end in np.clip(_OVERLAPS, -5 * sd, 5 * sd))
+    shape = (*each, _GRID, len(model.fitted_ranks))
     ranks = np.broadcast_to(model.fitted_ranks, shape).ravel()
-    best = low
+    slower = np.broadcast_to(np.exp(exchanges)[:, None, None], shape).ravel()
     for _ in range(_ROUNDS):
-        grid = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, _GRID)
-        factors = np.broadcast_to((wrapper[:, None] * np.exp(grid))[:, :, None], shape)
-        step_s = model.times(link, ranks, factors.ravel()).step_s.reshape(shape)
-        lost = np.sum(np.log(step_s / steps_s[:, None, :]) ** 2, axis=2) + _UNTOLD * grid**2
-        best = np.take_along_axis(grid, lost.argmin(axis=1)[:, None], axis=1)[:, 0]
+        grid = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, _GRID)
+        factors = np.broadcast_to((wrapper[:, None, None] * np.exp(grid))[..., None], shape)
+        step_s = model.times(link, ranks, factors.ravel(), slower).step_s.reshape(shape)
+        off = np.log(step_s / steps_s[:, None, None, :]) / _STEP_SD
+        lost = np.sum(off**2, axis=3) + (grid / sd) ** 2
+        best = np.take_along_axis(grid, lost.argmin(axis=2)[..., None], axis=2)[..., 0]
         width = (high - low) / (_GRID - 1)
         low, high = best - width, best + width
-    return np.exp(best)
+    least = lost.min(axis=2) + (exchanges / _EXCHANGE_SD) ** 2
+    chosen = least.argmin(axis=1)
+    return np.exp(best[np.arange(len(best)), chosen]), np.exp(exchanges[chosen])
 
 
-def helps(model: CurveModel, factors: PassFactors, ranks: float) -> Iterator[tuple[str, float]]:
+def helps(model: CurveModel, factors: Factors, ranks: float) -> Iterator[tuple[str, float]]:
     """Changes, each by itself, and how much efficiency each adds at `ranks`, the first fit's."""
     link, p = model.links[0], np.array([ranks])
     factor = np.array([np.median(factors.wrapper * factors.overlap)])
+    slower = float(np.median(factors.exchange))
 
     def reached(changed: CurveModel, by: Link = link) -> float:
-        step_s = changed.times(by, p, factor).step_s
+        step_s = changed.times(by, p, factor, slower).step_s
         return float(changed.efficiency(step_s, changed.profile.step_s, p)[0])
 
     before = reached(model)

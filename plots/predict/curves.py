@@ -29,14 +29,20 @@ _CYCLES = Cycles()
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """What the table does not say. `ranks` are predicted beside its own."""
+    """What neither a table nor a study says. `ranks` are predicted beside its own."""
 
     fit_ranks: int = 16
     ranks: tuple[int, ...] = ()
-    ranks_per_node: int = 1
-    cycles: Cycles = _CYCLES
     profile: Path | None = None
     criterion: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFitOptions(FitOptions):
+    """What a table does not say."""
+
+    ranks_per_node: int = 1
+    cycles: Cycles = _CYCLES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +70,19 @@ def recorded_steps() -> dict[str, Path]:
     return {path.stem: path for path in _TIMELINES.glob("*.json")}
 
 
-def curves(points: pd.DataFrame, options: FitOptions) -> Iterator[TableCurve]:
+def curves(points: pd.DataFrame, options: TableFitOptions) -> Iterator[TableCurve]:
     """Of a baseline and a larger row at least."""
     points = points.assign(stated=points["batch"].notna(), batch=points["batch"].fillna(_BATCH))
     numbers = {source: n for n, source in enumerate(dict.fromkeys(points["source"]), 1)}
     grouped: Any = points.groupby(["source", "curve", "backend", "batch"], sort=False)
+    grouped_alike: Any = points.groupby(["source", "curve", "backend"])
     for (source, curve, backend, batch), rows in grouped:
         base_ranks, base_rate = _baseline(rows)
         rates = rows[rows["world_size"] > base_ranks].set_index("world_size")["value"]
         if rates.empty:
             continue
         ranks = sorted({*rates.index, *(n for n in options.ranks if n > base_ranks)})
+        alike = grouped_alike.get_group((source, curve, backend))
         profile, assumed = _profile(source, options)
         exchange, also = _exchange(backend, options)
         one_rank = base_rate / base_ranks
@@ -96,7 +104,7 @@ def curves(points: pd.DataFrame, options: FitOptions) -> Iterator[TableCurve]:
             one_rank=one_rank,
             series=series,
             is_fitted=table.is_fitted(series, options.fit_ranks),
-            notes=(*_batch(rows), *assumed, *also, *_not_explained(series)),
+            notes=(*_batch(rows, alike), *assumed, *also, *_not_explained(series)),
         )
 
 
@@ -109,7 +117,7 @@ def _baseline(rows: pd.DataFrame) -> tuple[float, float]:
     return float(least), float(rows.loc[rows["world_size"] == least, "value"].iloc[0])
 
 
-def _profile(source: str, options: FitOptions) -> tuple[Profile, tuple[str, ...]]:
+def _profile(source: str, options: TableFitOptions) -> tuple[Profile, tuple[str, ...]]:
     """The user's, or that of the model which the source names."""
     if options.profile is not None:
         return Profile.of(timeline.read(options.profile, "profile")[0]), ()
@@ -128,15 +136,19 @@ def _model(source: str, names: Mapping[str, object]) -> str:
     return next((n for n in sorted(names, reverse=True) if n.replace("_", "") in plain), "")
 
 
-def _exchange(backend: str, options: FitOptions) -> tuple[Buckets | Cycles, tuple[str, ...]]:
+def _exchange(backend: str, options: TableFitOptions) -> tuple[Buckets | Cycles, tuple[str, ...]]:
     facts = CATALOGUE.get(backend)
     notes = () if facts else (f"{backend} is no backend of ours; taken as one with fixed buckets",)
     return (options.cycles if facts and facts.cycles else Buckets()), notes
 
 
-def _batch(rows: pd.DataFrame) -> Iterator[str]:
+def _batch(rows: pd.DataFrame, alike: pd.DataFrame) -> Iterator[str]:
+    """`alike`: of all batches."""
     if not rows["stated"].all():
         yield f"no batch is stated; taken as {_BATCH} images"
+    if apart := sorted({*alike["world_size"]} - {*rows["world_size"]}):
+        at = ", ".join(f"{n:.0f}" for n in apart)
+        yield f"the batch changes on the way: at {at} ranks it is another, so not of this curve"
 
 
 def _not_explained(series: Series) -> Iterator[str]:

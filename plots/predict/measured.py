@@ -25,6 +25,7 @@ from plots.analyse.runs import Loaded, load, require
 from plots.predict import link, parts
 from plots.predict.beyond import CurveModel, LaunchDraws, SharedCores, draw_means
 from plots.predict.costs import Array
+from plots.predict.curves import FitOptions
 from plots.predict.step import BatchLine, Profile
 from plots.read.runs import find_logs
 
@@ -34,14 +35,10 @@ WAITS, _FULL, _SUPERLINEAR = 0.05, 0.9, 1.04
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyFitOptions:
-    """What the study does not say."""
+class StudyFitOptions(FitOptions):
+    """What a study does not say."""
 
-    fit_ranks: int = 16
-    ranks: tuple[int, ...] = ()
     link: Path | None = None
-    profile: Path | None = None
-    criterion: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,7 +112,8 @@ class _StudyLogs:
         if alone is None:
             raise _LeftOut("no run of one process is there")
         alone_s = self._mean_s(alone)
-        doubts = self._doubts(curve, points, alone_s)
+        shared = self._shared(one_rank or alone, points[-1])
+        doubts = self._doubts(curve, points, alone_s, shared)
         fitted = self._fitted(points, doubts)
         config, last = self._config(fitted[-1]), fitted[-1]
         profile, *notes = self._profile(config, plain.samples_per_rank, alone_s)
@@ -131,7 +129,8 @@ class _StudyLogs:
             rank_sd=spread,
             images=plain.samples_per_rank,
             batches=self._batches(config, plain, profile) if curve == "strong" else None,
-            shared=self._shared(last),
+            shared=shared,
+            slept=config.emulate is not None,
         )
         return StudyCurve(
             name=name,
@@ -151,7 +150,9 @@ class _StudyLogs:
     def _mean_s(self, point: Point) -> float:
         return stats.geometric_mean([mean.step_seconds for mean in self._means(point)]).value
 
-    def _doubts(self, curve: str, points: Sequence[Point], alone_s: float) -> dict[int, str]:
+    def _doubts(
+        self, curve: str, points: Sequence[Point], alone_s: float, shared: SharedCores | None
+    ) -> dict[int, str]:
         """By ranks, why a point is not the matter of its exchange alone."""
         doubts = {}
         for point in points:
@@ -164,8 +165,11 @@ class _StudyLogs:
                 doubts[n] = f"{100 * waits:.0f} % of the time it waits for input"
             elif n > 1 and busy > _FULL:
                 doubts[n] = f"the cores are full ({100 * busy:.0f} % busy)"
-            elif (share := self._wait_share(point)) > WAITS:
-                doubts[n] = waiting(share)
+            elif (
+                shared is not None
+                and (share := shared.longest_wait(n / self._hosts(point))) > WAITS
+            ):
+                doubts[n] = waiting(float(share))
             elif n > 1 and efficiency > _SUPERLINEAR:
                 doubts[n] = f"superlinear ({100 * efficiency:.1f} %)"
         return doubts
@@ -252,20 +256,17 @@ class _StudyLogs:
             steps_s=np.stack([means[point] for point in fitted], axis=1),
         )
 
-    def _shared(self, point: Point) -> SharedCores | None:
-        """What a point's ranks take of their node's cores; None where a log does not say."""
-        means, cores = self._means(point), self._cores
-        busy = float(np.mean([mean.busy_share for mean in means]))
-        if np.isnan(busy) or not np.isfinite(cores):
-            return None
-        ranks = point.world_size / max(len(mean.hosts) for mean in means)
-        several = max(len(mean.hosts) for mean in means) > 1
-        most = ranks if several else np.inf  # a study on one node stays on it
-        return SharedCores(cores=cores, ranks=ranks, busy_share=busy, most_ranks=most)
+    def _hosts(self, point: Point) -> int:
+        return max(len(mean.hosts) for mean in self._means(point))
 
-    def _wait_share(self, point: Point) -> float:
-        shared = self._shared(point)
-        return 0.0 if shared is None else float(shared.longest_wait(np.array([shared.ranks]))[0])
+    def _shared(self, one: Point, largest: Point) -> SharedCores | None:
+        """What one rank takes of its node's cores; None where a log does not say."""
+        busy = float(np.mean([mean.busy_share for mean in self._means(one)]))
+        if np.isnan(busy) or not np.isfinite(self._cores):
+            return None
+        hosts = self._hosts(largest)
+        most = largest.world_size / hosts if hosts > 1 else np.inf  # one node: it stays on it
+        return SharedCores(cores=self._cores, busy_cores=busy * self._cores, most_ranks=most)
 
     @property
     def _cores(self) -> float:

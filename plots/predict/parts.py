@@ -64,7 +64,7 @@ def recorded_profile(model: str, path: Path | None, alone_s: float) -> tuple[Pro
     """
     path = path or recorded_steps().get(model + RECORDED)
     if path is None:
-        record = "record one with python -m bench timeline"
+        record = "record or derive one with python -m bench timeline"
         raise UsageError(f"no step of {model} is known; {record}, and name it: --profile FILE")
     profile = Profile.of(timeline.read(path, "profile")[0])
     return scaled(profile, alone_s), f"its step is {path.stem}, stretched to the measured one"

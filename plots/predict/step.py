@@ -86,14 +86,23 @@ def step_times(profile: Profile, factors: Array, exchanged_s: Array) -> StepTime
 
 
 def predict(
-    profile: Profile, link: Link, exchange: Buckets | Cycles, ranks: Array, factors: Array
+    profile: Profile,
+    link: Link,
+    exchange: Buckets | Cycles,
+    ranks: Array,
+    factors: Array,
+    exchange_factors: Array | float = 1.0,
 ) -> StepTimes:
-    """A step on each number of ranks, whose passes take `factors` times those of the profile.
+    """A step on each number of ranks, whose passes take `factors` times those of the profile, and
+    its reductions `exchange_factors` times those of the link.
 
     No exchange is waited for where it costs nothing, as on one rank.
     """
     operations = exchange.run(
-        profile.sizes, profile.arrival_s, factors, lambda size: link.seconds(size, ranks)
+        profile.sizes,
+        profile.arrival_s,
+        factors,
+        lambda size: exchange_factors * link.seconds(size, ranks),
     )
     costs = link.seconds(profile.sizes.sum(), ranks) > 0
     return step_times(profile, factors, np.where(costs, operations.last_end_s, 0.0))

@@ -29,19 +29,22 @@ class RowWithBand:
     high: float
 
     @property
-    def points(self) -> float | None:
+    def points_off(self) -> float | None:
         """Of efficiency: predicted less measured, in percent."""
         measured = self.efficiency
         return None if measured is None else 100 * (self.predicted_efficiency - measured)
 
     @property
-    def inside(self) -> str | None:
+    def inside(self) -> bool | None:
         """Whether the measured efficiency is in the band."""
-        if self.efficiency is None:
-            return None
-        return "yes" if self.low <= self.efficiency <= self.high else "no"
+        measured = self.efficiency
+        return None if measured is None else self.low <= measured <= self.high
 
 
+_OFF = (
+    Column("points_off", "points off", "{:+.1f}".format),
+    Column("inside", "in the band", lambda inside: "yes" if inside else "no"),
+)
 BESIDE = (
     Column("world_size", "ranks", each=True),
     Column("use", "row", each=True),
@@ -51,11 +54,8 @@ BESIDE = (
     Column("predicted_efficiency", "model's", percent),
     Column("low", "from", percent),
     Column("high", "to", percent),
-    Column("points", "points off", "{:+.1f}".format),
-    Column("inside", "in the band"),
+    *_OFF,
 )
-
-
 PREDICTIONS = (
     Column("curve", "curve"),
     *POINT,
@@ -65,8 +65,7 @@ PREDICTIONS = (
     Column("predicted_efficiency", "predicted", percent),
     Column("low", "from", percent),
     Column("high", "to", percent),
-    Column("points_off", "points off", "{:+.1f}".format),
-    Column("inside", "in the band", lambda inside: "yes" if inside else "no"),
+    *_OFF,
     Column("doubt", "doubt"),
 )
 

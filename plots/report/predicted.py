@@ -12,7 +12,7 @@ from bench.config import UsageError
 from plots.imports.efficiency import scaled
 from plots.predict import curves, table
 from plots.predict.beyond import DOUBLING_SD
-from plots.predict.curves import FitOptions, TableCurve
+from plots.predict.curves import TableCurve, TableFitOptions
 from plots.predict.table import Fit
 from plots.report.bands import BAND, BESIDE, GRID, RowWithBand, crossing
 from plots.report.columns import Column, csv, markdown_table
@@ -33,7 +33,7 @@ class Predicted(RowWithBand):
     batch: float
 
 
-def write(path: Path, options: FitOptions, form: str) -> str:
+def write(path: Path, options: TableFitOptions, form: str) -> str:
     """The page, or its rows as CSV. Raises UsageError where no curve has a row to be fitted."""
     every = list(curves.curves(scaled(read_points(path)), options))
     if not any(one.is_fitted.any() for one in every):
@@ -84,10 +84,10 @@ def _rows(one: TableCurve, fitted: Fit) -> Iterator[Predicted]:
 
 
 def _open(
-    one: TableCurve, rows: Sequence[Predicted], fitted: Fit, options: FitOptions
+    one: TableCurve, rows: Sequence[Predicted], fitted: Fit, options: TableFitOptions
 ) -> Iterator[str]:
     """Rows that the fit does not reach, and where the criterion is crossed."""
-    wrong = [r for r in rows if r.use == "fitted" and r.inside == "no"]
+    wrong = [r for r in rows if r.use == "fitted" and r.inside is False]
     if missed := ", ".join(str(r.world_size) for r in wrong):
         yield f"the model does not explain {missed} ranks, although fitted to them"
     if options.criterion is not None:
@@ -133,9 +133,11 @@ _FOOT = (
 )
 
 
-def _page(path: Path, rows: Sequence[Predicted], notes: Sequence[str], options: FitOptions) -> str:
+def _page(
+    path: Path, rows: Sequence[Predicted], notes: Sequence[str], options: TableFitOptions
+) -> str:
     judged = [r for r in rows if r.use == "predicted" and r.inside is not None]
-    inside = sum(r.inside == "yes" for r in judged)
+    inside = sum(r.inside is True for r in judged)
     others = count(len(judged), "published row")
     head = _HEAD.format(
         most=options.fit_ranks,

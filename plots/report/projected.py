@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.config import UsageError
 from plots.predict import measured
-from plots.predict.beyond import DOUBLING_SD, PassFactors, Projection, helps, project, solve
+from plots.predict.beyond import DOUBLING_SD, Factors, Projection, helps, project, solve
 from plots.predict.costs import Array
 from plots.predict.measured import StudyCurve, StudyFitOptions
 from plots.report.bands import BAND, BESIDE, GRID, RowWithBand, crossing
@@ -158,7 +158,7 @@ def _work(one: StudyCurve) -> tuple[object, ...]:
     return one.curve, one.images, one.point.cell.partition("/")[2], one.point.variant
 
 
-def _helps(one: StudyCurve, factors: PassFactors, ranks: float) -> Iterator[HelpRow]:
+def _helps(one: StudyCurve, factors: Factors, ranks: float) -> Iterator[HelpRow]:
     """What helps most first."""
     for change, gain in sorted(helps(one.model, factors, ranks), key=lambda each: -each[1]):
         yield HelpRow(
@@ -170,14 +170,15 @@ def _helps(one: StudyCurve, factors: PassFactors, ranks: float) -> Iterator[Help
         )
 
 
-def _words(factors: PassFactors) -> str:
+def _words(factors: Factors) -> str:
     """What was solved, with its band."""
-    wrapper, overlap = (
+    wrapper, overlap, exchange = (
         "{1:.3f} [{0:.3f}, {2:.3f}]".format(*np.quantile(draws, BAND))
-        for draws in (factors.wrapper, factors.overlap)
+        for draws in (factors.wrapper, factors.overlap, factors.exchange)
     )
     one_rank = f"passes take {wrapper} times those of a plain process on one rank"
-    return f"{one_rank}, and {overlap} times that beside an exchange"
+    beside = f"{overlap} times that beside an exchange, whose reductions take {exchange} times"
+    return f"{one_rank}, and {beside} those of the link"
 
 
 _COLUMNS = (
@@ -231,7 +232,7 @@ def _page(
     options: StudyFitOptions,
 ) -> str:
     judged = [r for r in rows if r.use == "predicted" and r.inside is not None and not r.doubt]
-    inside = sum(r.inside == "yes" for r in judged)
+    inside = sum(r.inside is True for r in judged)
     verdict = f" Of {len(judged)} measured rows that were not fitted, {inside} are in the band."
     head = _HEAD.format(
         most=options.fit_ranks,

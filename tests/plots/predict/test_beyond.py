@@ -12,8 +12,8 @@ from scipy.stats import t
 from bench.instrument import timeline
 from plots.predict.beyond import (
     CurveModel,
+    Factors,
     LaunchDraws,
-    PassFactors,
     Projection,
     draw_means,
     helps,
@@ -57,7 +57,7 @@ def draws(of: CurveModel, sd: float, count: int = 40) -> LaunchDraws:
     return LaunchDraws(alone_s=noisy(ALONE_S), own_s=noisy(one), steps_s=noisy(two)[:, None])
 
 
-def projected(of: CurveModel, drawn: LaunchDraws) -> tuple[Projection, PassFactors]:
+def projected(of: CurveModel, drawn: LaunchDraws) -> tuple[Projection, Factors]:
     factors = solve(of, drawn)
     return project(of, drawn, factors, RANKS, np.random.default_rng(0)), factors
 
@@ -78,6 +78,27 @@ def test_known_factors_are_solved_and_go_on(exchange: Buckets | Cycles, strong: 
     divisor = RANKS if strong else 1.0
     efficiency = np.median(projection.efficiency, axis=0)
     assert efficiency == pytest.approx(ALONE_S / step_s / divisor, rel=0.01)
+
+
+@pytest.mark.parametrize("exchange", [Buckets(), Cycles(blocking=True)])
+def test_passes_that_sleep_are_not_slowed_but_the_exchange_is(exchange: Buckets | Cycles) -> None:
+    slow = Link(
+        source="made up",
+        algorithms=("ring",),
+        regimes=(Regime(latency_seconds=50e-6, bytes_per_s=4e8),),
+    )
+    truth = model(exchange, links=[slow], slept=True)
+    two = truth.times(slow, np.array([2.0]), np.array([WRAPPER]), 1.3).step_s
+    one_s = np.full(40, WRAPPER * truth.profile.passes_s + truth.profile.optimizer_s)
+    drawn = LaunchDraws(
+        alone_s=np.full(40, ALONE_S), own_s=one_s, steps_s=np.broadcast_to(two, (40, 1))
+    )
+    _, factors = projected(truth, drawn)
+    assert np.median(factors.exchange) == pytest.approx(1.3, rel=1e-9)
+    assert np.median(factors.overlap) == pytest.approx(1.0, abs=0.01)
+    awake = solve(replace(truth, slept=False), drawn)
+    assert np.all(awake.exchange == 1.0)
+    assert np.median(awake.overlap) > 1.1
 
 
 def test_launches_that_differ_leave_more_open_and_each_doubling_too() -> None:

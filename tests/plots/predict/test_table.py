@@ -147,6 +147,18 @@ def test_a_row_that_is_kept_from_the_fit_is_judged(
     assert "Of 2 published rows that were not fitted, 2 are in the band." in page
 
 
+def test_another_batch_is_no_row_of_the_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    rows = [(1, 64), (2, 64), (4, 64), (8, 32)]
+    lines = [f"a,ddp,{n},{batch},,images_per_s,{600 * n},1,one" for n, batch in rows]
+    path.write_text(HEAD + "\n".join(lines) + "\n")
+    page = predict(capsys, "--from", str(path))
+    assert "the batch changes on the way: at 8 ranks it is another, so not of this curve" in page
+    assert "| 8 |" not in page
+
+
 def test_a_profile_that_is_none_is_named_by_its_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "--from", str(HOROVOD), "--profile", str(HOROVOD)]) == 2
     assert capsys.readouterr().err.startswith(f"error: profile='{HOROVOD}' is no timeline")
