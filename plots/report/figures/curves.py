@@ -113,12 +113,13 @@ def _draw_beside(ax: Axes, a: Analysis, common: Rows, predicted: Rows) -> list[s
         _draw_predictions(ax, predicted, [*common, *predicted])
         most = max((p.point.world_size for p in predicted if p.use == "fitted"), default=0)
         of_ranks = f" from at most {ranks(most)}" if most else ""
-        notes.append(f"Dashed: predicted{of_ranks}, with its band of 90 %.")
+        but = ", but where it is in doubt" if any(p.doubt for p in predicted) else ""
+        notes.append(f"Dashed: predicted{of_ranks}, with its band of 90 %{but}.")
     return notes
 
 
 def _draw_predictions(ax: Axes, predicted: Rows, rows: Rows) -> None:
-    """Dashed, in the colour of its cell, with its band."""
+    """Dashed, in the colour of its cell, with its band where nothing is in doubt."""
     cells = in_order(r.point.cell for r in rows)
     for cell in in_order(p.point.cell for p in predicted):
         of_cell = sorted(
@@ -132,7 +133,8 @@ def _draw_predictions(ax: Axes, predicted: Rows, rows: Rows) -> None:
         )
         colour = look(cell, cells)["color"]
         ax.plot(at, middle, "--", color=colour, linewidth=1.3, zorder=1)
-        ax.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0, zorder=0)
+        sure = [not p.doubt for p in of_cell]
+        ax.fill_between(at, low, high, where=sure, color=colour, alpha=0.15, linewidth=0, zorder=0)
 
 
 def _draw_bounds(ax: Axes, bounds: Rows, rows: Rows) -> None:
