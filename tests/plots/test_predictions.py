@@ -64,7 +64,7 @@ def test_a_prediction_is_held_against_the_run_and_drawn_beyond_it(study: Path) -
     assert "cores of the one node" in page
     drawn = (study / "figures" / "weak-efficiency.svg").read_text()
     assert (
-        "Dashed: predicted from at most 2 ranks, with its band of 90 %, but where it is in doubt."
+        "Short dashes: predicted from at most 2 ranks, with its band of 90 %, but where it is in doubt."
         in drawn
     )
 
@@ -73,7 +73,7 @@ def test_a_table_without_a_fitted_row_is_drawn_too(study: Path) -> None:
     write(study, "ddp/mpi,weak,16,64,predicted,0.5,0.4,0.6,")
     assert summary(study)["predictions"]
     drawn = (study / "figures" / "weak-efficiency.svg").read_text()
-    assert "Dashed: predicted, with its band of 90 %." in drawn
+    assert "Short dashes: predicted, with its band of 90 %." in drawn
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,12 @@ def _draw_beside(ax: Axes, a: Analysis, common: Rows, predicted: Rows) -> list[s
         most = max((p.point.world_size for p in predicted if p.use == "fitted"), default=0)
         of_ranks = f" from at most {ranks(most)}" if most else ""
         but = ", but where it is in doubt" if any(p.doubt for p in predicted) else ""
-        notes.append(f"Dashed: predicted{of_ranks}, with its band of 90 %{but}.")
+        notes.append(f"Short dashes: predicted{of_ranks}, with its band of 90 %{but}.")
     return notes
 
 
 def _draw_predictions(ax: Axes, predicted: Rows, rows: Rows) -> None:
-    """Dashed, in the colour of its cell, with its band where nothing is in doubt."""
+    """In short dashes, in the colour of its cell, with its band where nothing is in doubt."""
     cells = in_order(r.point.cell for r in rows)
     for cell in in_order(p.point.cell for p in predicted):
         of_cell = sorted(
@@ -132,7 +132,7 @@ def _draw_predictions(ax: Axes, predicted: Rows, rows: Rows) -> None:
             for name in ("predicted_efficiency", "low", "high")
         )
         colour = look(cell, cells)["color"]
-        ax.plot(at, middle, "--", color=colour, linewidth=1.3, zorder=1)
+        ax.plot(at, middle, ls=(0, (2, 1.5)), color=colour, linewidth=1.3, zorder=1)
         sure = [not p.doubt for p in of_cell]
         ax.fill_between(at, low, high, where=sure, color=colour, alpha=0.15, linewidth=0, zorder=0)
 
