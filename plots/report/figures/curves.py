@@ -119,7 +119,7 @@ def _draw_beside(ax: Axes, a: Analysis, common: Rows, predicted: Rows) -> list[s
 
 
 def _draw_predictions(ax: Axes, predicted: Rows, rows: Rows) -> None:
-    """In short dashes, in the colour of its cell, with its band where nothing is in doubt."""
+    """In short dashes of its cell's colour, with its band where nothing is in doubt."""
     cells = in_order(r.point.cell for r in rows)
     for cell in in_order(p.point.cell for p in predicted):
         of_cell = sorted(
