@@ -63,10 +63,8 @@ def test_a_prediction_is_held_against_the_run_and_drawn_beyond_it(study: Path) -
     assert "Predicted from *fitted* rows" in page
     assert "cores of the one node" in page
     drawn = (study / "figures" / "weak-efficiency.svg").read_text()
-    assert (
-        "Short dashes: predicted from at most 2 ranks, with its band of 90 %, but where it is in doubt."
-        in drawn
-    )
+    caption = "predicted from at most 2 ranks, with its band of 90 %, but where it is in doubt."
+    assert f"Short dashes: {caption}" in drawn
 
 
 def test_a_table_without_a_fitted_row_is_drawn_too(study: Path) -> None:
