@@ -58,7 +58,7 @@ class CurveModel:
     images: int = 1
     batches: BatchLine | None = None  # of strong scaling, which divides the images
     shared: SharedCores | None = None  # None: every rank has cores of its own
-    slept: bool = False  # passes take no longer beside an exchange; what it adds is its own
+    slept: bool = False  # passes are hardly slowed by an exchange, and it mostly is
 
     def stretch(self, ranks: Array) -> Array:
         """Passes over those of the profile: fewer images, and the slowest of all ranks."""

@@ -177,8 +177,10 @@ def _words(factors: Factors) -> str:
         for draws in (factors.wrapper, factors.overlap, factors.exchange)
     )
     one_rank = f"passes take {wrapper} times those of a plain process on one rank"
-    beside = f"{overlap} times that beside an exchange, whose reductions take {exchange} times"
-    return f"{one_rank}, and {beside} those of the link"
+    beside = f"{one_rank}, and {overlap} times that beside an exchange"
+    if not np.any(factors.exchange != 1.0):  # it was not solved, or added nothing
+        return beside
+    return f"{beside}, whose reductions take {exchange} times those of the link"
 
 
 _COLUMNS = (
