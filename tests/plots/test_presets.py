@@ -25,9 +25,6 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = {path.parent.name for path in (ROOT / "results").glob("*/SHIPPED")}
 LEAST_POINTS = 6.0  # a smaller letter is not read in print
 SHIPPED -= {"batch-lr"}  # three times the same figures, which take the time of all others
-# A defect: where four launches stand for an interval, a paper's `ratio` cuts its x label off.
-SHIPPED -= {f"emulated-{size}{images}" for size in ("small", "large") for images in ("", "-2048")}
-SHIPPED -= {"net-small", "net-large"}
 
 
 @pytest.fixture(scope="module")

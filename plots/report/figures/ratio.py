@@ -19,6 +19,7 @@ from plots.report.figures.style import (
     GREY,
     GUIDE,
     caption,
+    keep_x_label_inside,
     legend,
     mark,
     most_marks,
@@ -67,15 +68,14 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     name_rows(ax, names)
     reference, candidate = sides(a.reference, a.candidate)
     transport = "" if "/" in a.reference else ", same transport"
-    name_axes(
-        ax,
-        f"images/s of {candidate} over images/s of {reference}{transport}, paired by launch\n"
-        f"(left of 1: {reference} faster; right: {candidate})",
-    )
+    over_images = f"images/s of {candidate} over images/s of {reference}{transport}"
+    sides_of_1 = f"(left of 1: {reference} faster; right: {candidate})"
+    name_axes(ax, x_name := f"{over_images}, paired by launch\n{sides_of_1}")
     dots = "Small dots: each launch's own ratio, the first on top."
     notes = [dots] if any(e.shown for e in estimates) else []
     notes += [f"{note}." for note in dict.fromkeys(note for c in rows for note in c.of_one_arm)]
     _entitle(a, figure, rows, common, notes, frame)
+    keep_x_label_inside(ax, x_name)
     return figure
 
 

@@ -90,6 +90,18 @@ def name_axes(ax: Axes, x: str, y: str = "", title: str = "") -> None:
     ax.set_title(wrapped(title, room_in))
 
 
+def keep_x_label_inside(ax: Axes, text: str) -> None:
+    """Wrap the label of a narrow figure anew where its axes stand so far aside that it is cut."""
+    figure: Any = ax.get_figure(root=True)
+    if _width(ax) >= _NARROW_IN:
+        return
+    figure.draw_without_rendering()  # only a layout tells where the axes are
+    whole, middle = figure.bbox.width, sum(ax.get_window_extent().intervalx) / 2
+    room = 2 * min(middle, whole - middle)
+    if ax.xaxis.label.get_window_extent().width > room:
+        ax.set_xlabel(wrapped(text, 0.95 * room / figure.dpi))
+
+
 def most_marks(ax: Axes) -> int:
     """Of an axis of ratios."""
     narrow = _width(ax) < _NARROW_IN  # names and numbers of rows leave it little
