@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _COUNTED = 8  # columns; those after them, of guests, are part of these
 
 
@@ -32,6 +33,13 @@ class Ticks(NamedTuple):
 def ticks() -> Ticks | None:
     """Ticks of the cores that this process may use; None where the kernel does not tell."""
     return _read({f"cpu{core}" for core in os.sched_getaffinity(0)})
+
+
+def boot_id() -> str | None:
+    """The kernel's name for its running since the machine started; None where it does not tell."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return None
 
 
 def of_the_node() -> Ticks | None:

@@ -73,6 +73,7 @@ def describe_rank(launch: Launch, threads: int, sysfs: Path = Path("/sys")) -> d
     return {
         **launch.record(),
         "hostname": socket.gethostname(),
+        "boot_id": cores.boot_id(),
         "pid": os.getpid(),
         "affinity": affinity,
         "numa_nodes": cores.numa_nodes(affinity, sysfs),

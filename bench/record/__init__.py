@@ -26,6 +26,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      gpu_numa_node and visible_devices. Where NVML tells, window has clocks
  14  end has strided_gradients: how many of rank 0's lie in other strides than their parameters,
      and seconds of each of ten copies of them all, from their strides and from their parameters'
+ 15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
 
 Events in order; every number as measured, seconds unrounded (types: events.py and host.py):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -75,7 +76,7 @@ from pydantic import ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.record import archive, proof
 from bench.record.events import Damaged, NoEvent, parse
-from bench.record.host import MOST_INTEGER, MOST_TEXT
+from bench.record.host import MOST_INTEGER, MOST_TEXT, machine_of
 from bench.record.outcome import OK, STATES, RunOutcome, judge, last
 from bench.record.proof import CHECKS
 from bench.record.sealed import changed, lines_of
@@ -84,7 +85,7 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 14
+SCHEMA = 15
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -115,6 +116,11 @@ class Run:
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts that held a rank, each once, sorted."""
         return tuple(sorted({rank["hostname"] for rank in self.host.get("ranks", ())}))
+
+    @property
+    def machines(self) -> int:
+        """How many machines held a rank: one or more nodes each."""
+        return len({machine_of(rank) for rank in self.host.get("ranks", ())})
 
     @property
     def allocation(self) -> str:

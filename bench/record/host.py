@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
@@ -42,6 +43,7 @@ class Rank(TypedDict):
 
     rank: Count
     hostname: Text
+    boot_id: NotRequired[Text | None]  # of the kernel, which nodes of one machine share
     local_rank: NotRequired[Count]
     pid: NotRequired[Count]
     affinity: NotRequired[list[Count]]
@@ -69,6 +71,11 @@ class Rank(TypedDict):
     gpu_settings: NotRequired[Texts]  # nvidia-smi's words for what its owner may change
     energy_counters: NotRequired[list[LoggedCounter]]  # that it reads
     energy_absent: NotRequired[list[Text]]  # which others it does not, and why
+
+
+def machine_of(rank: Mapping[str, Any]) -> str:
+    """Whose cores a rank has: nodes that share a kernel are one machine, as containers are."""
+    return str(rank.get("boot_id") or rank["hostname"])
 
 
 class Git(TypedDict):

@@ -79,6 +79,7 @@ class BlockMean:
     runs: int
     facts: tuple[comparability.Facts, ...]
     hosts: tuple[str, ...]
+    machines: int  # whose cores its ranks had, at most
     busy_share: float  # of the windows' time, of the busiest host's cores; nan where not known
     input_share: float  # of the windows' time, of the rank that waited most
     parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
@@ -218,6 +219,7 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
         runs=len(repeats),
         facts=tuple(r["facts"] for r in repeats),
         hosts=tuple(sorted({host for r in repeats for host in r["hosts"]})),
+        machines=max(r["machines"] for r in repeats),
         busy_share=mean("busy_share"),
         input_share=mean("input_share"),
         parts=_mean([r["parts"] for r in repeats]),

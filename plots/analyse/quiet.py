@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bench.record import Run
+from bench.record.host import machine_of
 from bench.record.quiet import NOISY, share_of_others
 
 _OF_THE_NODE = ("busy_jiffies", "idle_jiffies", "steal_jiffies")
@@ -15,7 +16,7 @@ _OWN = "own_jiffies"
 
 
 def others_share(run: Run) -> float | None:
-    """What other processes and a hypervisor's other guests took, of the node where it was largest.
+    """What other processes and a hypervisor's other guests took, where that was most.
 
     From counters: the load average lags by a minute, and counts the run's own ranks, which poll
     while they wait. None for a log that lacks a counter, as older ones do, and for a run with
@@ -23,7 +24,7 @@ def others_share(run: Run) -> float | None:
     """
     if run.host.get("servers"):
         return None
-    nodes: dict[str, list[dict[str, int]]] = defaultdict(list)
+    machines: dict[str, list[dict[str, int]]] = defaultdict(list)
     for index, rank in enumerate(run.host.get("ranks", ())):
         spent: dict[str, int] = {}
         for name in (*_OF_THE_NODE, _OWN):
@@ -31,12 +32,12 @@ def others_share(run: Run) -> float | None:
             if begun is None or index >= len(ends) or ends[index] is None:
                 return None
             spent[name] = ends[index] - begun
-        nodes[rank["hostname"]].append(spent)
-    return max(map(_share, nodes.values()), default=None)
+        machines[machine_of(rank)].append(spent)
+    return max(map(_share, machines.values()), default=None)
 
 
 def _share(ranks: Sequence[dict[str, int]]) -> float:
-    """Of one node: its counters, which each of its ranks has read, without the ranks' own time."""
+    """Of one machine: its counters, which each of its ranks read, without the ranks' own time."""
     busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
     return share_of_others(busy, idle, stolen, sum(rank[_OWN] for rank in ranks))
 

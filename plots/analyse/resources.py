@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.record import Run
+from bench.record.host import machine_of
 from bench.study import stats
 from bench.study.stats import Estimate
 
@@ -89,6 +90,8 @@ def _summed(host: Mapping[str, Any]) -> tuple[str, ...]:
         raise _NotKnown(OLDER)
     absent = dict.fromkeys(name for rank in ranks for name in rank.get("energy_absent", ()))
     why = f" ({'; '.join(absent)})" if absent else ""
+    if len({*map(machine_of, ranks)}) < len({rank["hostname"] for rank in ranks}):
+        raise _NotKnown("nodes share a machine, whose counters each of them reads")
     of_nodes = {tuple(sorted(names)) for names in _of_nodes(host).values()}
     if of_nodes == {()}:
         raise _NotKnown(f"no counter could be read{why}")

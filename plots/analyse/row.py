@@ -92,6 +92,7 @@ def _origin(run: Run) -> RunRow:
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
         "strides": strides(run.end),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
+        "machines": run.machines,
         "cpu": _names(run, "cpu"),
         "gpu": _names(run, "gpu"),
         "started": _started(run),

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 
 from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
+from bench.record.host import machine_of
 from bench.study import stats
 from bench.study.collectives import Measured
 from bench.study.definition import Study
@@ -247,13 +249,15 @@ def machine(host: dict[str, Any]) -> str:
     ranks = host.get("ranks", ())
     cpus = Counter(rank["cpu"] for rank in ranks if "cpu" in rank)
     cores = {n for rank in ranks if (n := rank.get("cpus_on_node")) is not None}
-    nodes = len({rank["hostname"] for rank in ranks})
+    nodes, machines = (len({*map(of, ranks)}) for of in (itemgetter("hostname"), machine_of))
     owned = {(r["hostname"], r["gpu_uuid"]): r["gpu"] for r in ranks if "gpu" in r}
     gpus = Counter(owned.values())
     words = [f"{n} x {gpu}" for gpu, n in gpus.items()]
     words += [" + ".join(cpus) or "processor not recorded"]
-    words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []
-    words += [f"{nodes} node" if nodes == 1 else f"{nodes} nodes"] if nodes else []
+    place = "machine" if machines < nodes else "node"
+    words += [f"{'/'.join(map(str, sorted(cores)))} cores per {place}"] if cores else []
+    together = f" on {machines} machine{'s' * (machines > 1)}" if machines < nodes else ""
+    words += [f"{nodes} node{'s' * (nodes > 1)}{together}"] if nodes else []
     return ", ".join(words)
 
 

@@ -167,7 +167,7 @@ class _StudyLogs:
                 doubts[n] = f"the cores are full ({100 * busy:.0f} % busy)"
             elif (
                 shared is not None
-                and (share := shared.longest_wait(n / self._hosts(point))) > WAITS
+                and (share := shared.longest_wait(n / self._machines(point))) > WAITS
             ):
                 doubts[n] = waiting(float(share))
             elif n > 1 and efficiency > _SUPERLINEAR:
@@ -256,16 +256,17 @@ class _StudyLogs:
             steps_s=np.stack([means[point] for point in fitted], axis=1),
         )
 
-    def _hosts(self, point: Point) -> int:
-        return max(len(mean.hosts) for mean in self._means(point))
+    def _machines(self, point: Point) -> int:
+        return max(mean.machines for mean in self._means(point))
 
     def _shared(self, one: Point, largest: Point) -> SharedCores | None:
         """What one rank takes of its node's cores; None where a log does not say."""
         busy = float(np.mean([mean.busy_share for mean in self._means(one)]))
         if np.isnan(busy) or not np.isfinite(self._cores):
             return None
-        hosts = self._hosts(largest)
-        most = largest.world_size / hosts if hosts > 1 else np.inf  # one node: it stays on it
+        machines = self._machines(largest)
+        # one machine: they stay on it
+        most = largest.world_size / machines if machines > 1 else np.inf
         return SharedCores(cores=self._cores, busy_cores=busy * self._cores, most_ranks=most)
 
     @property

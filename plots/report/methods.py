@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bench.backends.catalogue import facts
+from bench.record.host import machine_of
 from bench.study import stats
 from plots.analyse.comparability import TAKEN
 from plots.analyse.points import ranks
@@ -51,7 +52,8 @@ def limits(a: Analysis) -> Iterator[str]:
     sizes = " and ".join(filter(None, (", ".join(map(str, worlds[:-1])), ranks(worlds[-1]))))
     yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
     places = a.loaded.host.get("ranks", ())
-    hosts = Counter(rank["hostname"] for rank in places)
+    hosts = {rank["hostname"] for rank in places}
+    machines = Counter(map(machine_of, places))
     if singles := [c for c in a.comparisons if exchanges_nothing(c)]:
         rows = [facts(cell) for c in singles for cell in (c.reference, c.candidate)]
         work = dict.fromkeys(f"{r.short_label} {r.on_one_rank}" for r in rows if r.on_one_rank)
@@ -59,9 +61,12 @@ def limits(a: Analysis) -> Iterator[str]:
         yield f"On 1 rank nothing is exchanged{words}. It says nothing of more ranks."
     if len(hosts) == 1 and len(places) > 1:
         yield "All ranks shared one node: no network between nodes was crossed."
+    if len(machines) < len(hosts):
+        one = f"{len(machines)} machine{'s' * (len(machines) > 1)}"
+        yield f"The {len(hosts)} nodes were on {one}, whose cores and memory they shared."
     cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
     threads = max((rank.get("threads", 1) for rank in places), default=1)
-    if cores and max(hosts.values()) * threads >= cores and not a.emulated():
+    if cores and max(machines.values()) * threads >= cores and not a.emulated():
         yield "The ranks filled the cores: exchange and compute competed for them."
     if a.timelines:
         yield "Compute was slept, not computed: only exchange, hooks and optimiser step are real."

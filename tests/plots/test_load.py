@@ -403,6 +403,17 @@ def test_a_rank_that_knows_no_cores_leaves_them_to_the_others() -> None:
     assert machine({"ranks": ranks[:1]}) == "processor not recorded, 1 node"
 
 
+def test_nodes_of_one_kernel_are_one_machine() -> None:
+    """As containers are: a log of before schema 15 does not tell, and one that cannot says null."""
+    ranks = [{"hostname": f"n{n}", "cpus_on_node": 2, "boot_id": "x"} for n in range(4)]
+    apart = [{**rank, "boot_id": None} for rank in ranks]
+    unknown = "processor not recorded, 2 cores per"
+    assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 1 machine"
+    assert machine({"ranks": apart}) == f"{unknown} node, 4 nodes"
+    ranks[3]["boot_id"] = "y"
+    assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 2 machines"
+
+
 def test_no_logs_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no run logs"):
         load(tmp_path)

@@ -16,12 +16,12 @@ from tests.plots import logs
 START = {"busy_jiffies": 5000, "idle_jiffies": 9000, "steal_jiffies": 70, "own_jiffies": 300}
 
 
-def ran(path: Path, block: int, busy: int, steal: int) -> None:
+def ran(path: Path, block: int, busy: int, steal: int, **place: str) -> None:
     """Two ranks on two nodes of 1000 ticks each; each spends 600, and the second meets others."""
     provenance = logs.host(2)
     ends: dict[str, Any] = {name: [] for name in START}
     for rank, name in zip(provenance["ranks"], ("a", "b"), strict=True):
-        rank |= START | {"hostname": name}
+        rank |= START | {"hostname": name} | place
         more = (busy, steal) if name == "b" else (0, 0)
         spent = {"busy_jiffies": 600 + more[0], "steal_jiffies": more[1], "own_jiffies": 600}
         spent["idle_jiffies"] = 1000 - spent["busy_jiffies"] - spent["steal_jiffies"]
@@ -57,6 +57,14 @@ def test_ranks_that_count_more_than_their_node_hide_nothing_that_was_stolen(tmp_
     ran(tmp_path, 1, -60, 0)
     told = load(tmp_path).runs.set_index("log")["others_share"]
     assert told.tolist() == [0.04, 0.0]
+
+
+def test_the_ranks_of_another_node_on_the_same_machine_are_no_others(tmp_path: Path) -> None:
+    """Both nodes read the counters of one kernel: 660 of its ticks were busy."""
+    ran(tmp_path, 0, 600, 0)
+    ran(tmp_path, 1, 600, 0, boot_id="x")
+    told = load(tmp_path).runs.set_index("log")["others_share"]
+    assert told.tolist() == [0.6, 0.0]
 
 
 def test_of_a_run_with_servers_nothing_is_told() -> None:

@@ -115,6 +115,11 @@ WRONG = {
         [[[0, 5]], []],
         r"not all nodes, or not all ranks, have the same counters",
     ),
+    "two nodes on one machine": (
+        (rank(PACKAGE, boot_id="x"), rank(PACKAGE, boot_id="x", hostname="node2")),
+        [[[0, 5]], [[0, 5]]],
+        r"^nodes share a machine, whose counters each of them reads$",
+    ),
     "one GPU of two": (
         (rank(GPU), rank(absent=["NVML: returned 4"])),
         [[[0, 5]], []],
