@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import ConfigDict, Field, field_validator
@@ -13,12 +14,13 @@ from pydantic import ConfigDict, Field, field_validator
 from bench.config import UsageError
 from bench.options import one_of
 from bench.study import collectives
-from bench.study.collectives import Measured
+from bench.study.collectives import CostLine, Measured
 from bench.study.definition import StrictTable
 from bench.study.files import read as read_table
 from plots.predict.costs import ALGORITHMS, Array, Terms
 
 _KIND = "all_reduce"
+_LEAST = 0.05  # of the seconds over several nodes: what is left for the links between them
 _FASTEST = 1e15  # bytes/s: a link whose bytes cost nothing
 
 LatencySeconds = Annotated[float, Field(ge=0, le=60)]
@@ -93,10 +95,20 @@ def read(path: Path) -> Link:
     return read_table(path, Link)
 
 
+def alike(sweeps: Sequence[Measured], ranks_per_node: int | None = None) -> list[Measured]:
+    """Those that one link explains: of so many ranks on each of several nodes (if not given, the
+    most), and of no more on one node. All, where there is none.
+    """
+    most = ranks_per_node or max((m.ranks_per_node for m in sweeps if m.nodes > 1), default=0)
+    fit = [m for m in sweeps if m.ranks_per_node == most or (m.nodes == 1 and m.ranks <= most)]
+    return fit or [*sweeps]
+
+
 def fitted(sweeps: Sequence[Measured], algorithms: Sequence[str] = ("ring",)) -> Link:
     """The algorithm, and the latency and bandwidth of its steps, that fit all sweeps best.
 
-    Least relative squares, in at most two regimes by the bytes of a step, in which sweeps of
+    Two levels where sweeps of one node stand beside sweeps of several nodes, else one. Least
+    relative squares, in at most two regimes of a level by the bytes of a step, in which sweeps of
     several numbers of ranks meet. Sweeps of one number tell no algorithm from another: the first is
     taken then. Beyond the measured sizes the outer regimes go on. Raises UsageError where the
     largest sizes tell no bandwidth.
@@ -104,8 +116,12 @@ def fitted(sweeps: Sequence[Measured], algorithms: Sequence[str] = ("ring",)) ->
     if len({m.ranks for m in sweeps}) < 2:
         algorithms = algorithms[:1]
     rows = _medians(sweeps)
+    of_nodes = {m.ranks_per_node for m in sweeps if m.nodes > 1}
+    two_levels = bool(of_nodes) and any(m.nodes == 1 for m in sweeps)
+    per_node = max(of_nodes) if two_levels else 1
     where = sorted({f"{m.cell} on {m.ranks} ranks of {m.machine}" for m in sweeps})
-    links = [_fitted(rows, name, f"fitted: {'; '.join(where)}") for name in algorithms]
+    where += [f"{per_node} of them on a node"] if two_levels else []
+    links = [_fitted(rows, name, f"fitted: {'; '.join(where)}", per_node) for name in algorithms]
     return min(links, key=lambda link: float(np.sum(link.relative_errors(sweeps) ** 2)))
 
 
@@ -120,30 +136,70 @@ def resampled(
     for _ in range(count):
         drawn = on_the_line * generator.choice(seconds / on_the_line, len(seconds))
         with suppress(UsageError):
-            yield _fitted((size, ranks, drawn), link.algorithms[0], link.source)
+            rows = size, ranks, drawn
+            yield _fitted(rows, link.algorithms[0], link.source, link.ranks_per_node)
 
 
-def _fitted(rows: tuple[Array, Array, Array], name: str, source: str) -> Link:
+def _fitted(rows: tuple[Array, Array, Array], name: str, source: str, per_node: int) -> Link:
     size, ranks, seconds = rows
-    terms = ALGORITHMS[name](ranks, 1)  # one level
-    step_bytes, steps = terms.step_bytes(size), terms.network_steps
-    # a step's seconds have the relative error of the whole
-    lines = collectives.fit(step_bytes.tolist(), (seconds / steps).tolist())
-    if not lines or lines[-1].s_per_byte * _FASTEST < 1:
-        rule = "tell no bandwidth; sweep more and larger sizes"
-        raise UsageError(f"all-reduces of {len(size)} sizes from {size.min():g} bytes on {rule}")
-    ends = [line.last_bytes for line in lines]
-    begins = [line.first_bytes for line in lines]
-    firsts = [0.0, *((a * b) ** 0.5 for a, b in zip(ends, begins[1:], strict=False))]
-    regimes = tuple(
-        Regime(
-            latency_seconds=line.latency_s,
-            bytes_per_s=1 / max(line.s_per_byte, 1 / _FASTEST),
-            first_step_bytes=first,
-        )
-        for first, line in zip(firsts, lines, strict=True)
+    terms = ALGORITHMS[name](ranks, per_node)
+    inside, step_bytes = terms.network_steps == 0, terms.step_bytes(size)
+    node, rest_s, steps = None, seconds, terms.network_steps
+    if inside.any():  # what is known of a node is taken off what several take
+        node = _Level.of(step_bytes[inside], terms.node_steps[inside], seconds[inside])
+        near_s = terms.node_steps * np.array([node.at(x).latency_s for x in step_bytes])
+        rest_s = np.maximum(seconds - near_s, _LEAST * seconds)
+    far = ~inside
+    sent = terms.network_volume[far] * size[far] / steps[far]
+    network = _Level.of(sent, steps[far], rest_s[far])
+    network = network.scaled(float(np.median(step_bytes[far] / sent)))
+    firsts = sorted({*network.firsts, *(node.firsts if node else ())})
+    regimes = tuple(_regime(x, network.at(x), node.at(x) if node else None) for x in firsts)
+    return Link(source=source, algorithms=(name,), regimes=regimes, ranks_per_node=per_node)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """Lines inside a node, or between nodes, each from the bytes of a step on where it begins."""
+
+    firsts: tuple[float, ...]
+    lines: tuple[CostLine, ...]
+
+    @classmethod
+    def of(cls, step_bytes: Array, steps: Array, seconds: Array) -> Self:
+        """Of whole collectives, whose seconds have the relative error of a step's."""
+        lines = collectives.fit(step_bytes.tolist(), (seconds / steps).tolist())
+        if not lines or lines[-1].s_per_byte * _FASTEST < 1:
+            rule = "tell no bandwidth; sweep more and larger sizes"
+            least = f"{step_bytes.min():g} bytes a step"
+            raise UsageError(f"all-reduces of {len(step_bytes)} sizes from {least} on {rule}")
+        ends = [line.last_bytes for line in lines]
+        begins = [line.first_bytes for line in lines]
+        between = [(a * b) ** 0.5 for a, b in zip(ends, begins[1:], strict=False)]
+        return cls(firsts=(0.0, *between), lines=tuple(lines))
+
+    def scaled(self, factor: float) -> Self:
+        """Of steps whose bytes are counted otherwise."""
+        return replace(self, firsts=tuple(factor * first for first in self.firsts))
+
+    def at(self, step_bytes: float) -> CostLine:
+        """That which holds there."""
+        held = [line for x, line in zip(self.firsts, self.lines, strict=True) if x <= step_bytes]
+        return held[-1]
+
+
+def _regime(first: float, network: CostLine, node: CostLine | None) -> Regime:
+    return Regime(
+        latency_seconds=network.latency_s,
+        bytes_per_s=_rate(network),
+        node_latency_seconds=node and node.latency_s,
+        node_bytes_per_s=node and _rate(node),
+        first_step_bytes=first,
     )
-    return Link(source=source, algorithms=(name,), regimes=regimes)
+
+
+def _rate(line: CostLine) -> float:
+    return 1 / max(line.s_per_byte, 1 / _FASTEST)
 
 
 def _medians(sweeps: Sequence[Measured]) -> tuple[Array, Array, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ class _StudyLogs:
         fitted = self._fitted(points, doubts)
         config, last = self._config(fitted[-1]), fitted[-1]
         profile, *notes = self._profile(config, plain.samples_per_rank, alone_s)
-        links, of_link = self._links(last.cell)
+        links, of_link = self._links(last)
         spread, of_spread = self._spread(alone, last)
         notes += [of_link, of_spread]
         notes += ["no plain process was run: against its own one rank"] if alone == one_rank else []
@@ -203,11 +204,13 @@ class _StudyLogs:
         heads = {one[EMULATE].rpartition(" ")[2] for one in every if EMULATE in one}
         return parts.slept_profile(config.emulate, heads, images, alone_s)
 
-    def _links(self, cell: str) -> tuple[list[link.Link], str]:
+    def _links(self, fitted: Point) -> tuple[list[link.Link], str]:
         if self.options.link is not None:
             stated = link.read(self.options.link)
             return [stated], f"link as stated: {stated.source}"
-        links, note = parts.links_of(cell, self.sweeps)
+        nodes = max(len(mean.hosts) for mean in self._means(fitted))
+        per_node = math.ceil(fitted.world_size / nodes) if nodes > 1 else None
+        links, note = parts.links_of(fitted.cell, self.sweeps, per_node)
         if not links:
             raise _LeftOut(f"no sweep over its transport is in {COLLECTIVES}/")
         return links, note
@@ -265,8 +268,9 @@ class _StudyLogs:
         if np.isnan(busy) or not np.isfinite(self._cores):
             return None
         machines = self._machines(largest)
-        # one machine: they stay on it
-        most = largest.world_size / machines if machines > 1 else np.inf
+        several = [m.ranks_per_machine for m in self.sweeps if m.ranks > m.ranks_per_machine]
+        # one machine, and no sweep of more: they stay on it
+        most = largest.world_size / machines if machines > 1 else max(several, default=np.inf)
         return SharedCores(cores=self._cores, busy_cores=busy * self._cores, most_ranks=most)
 
     @property

@@ -70,10 +70,13 @@ def recorded_profile(model: str, path: Path | None, alone_s: float) -> tuple[Pro
     return scaled(profile, alone_s), f"its step is {path.stem}, stretched to the measured one"
 
 
-def links_of(cell: str, sweeps: Sequence[Measured], seed: int = 0) -> tuple[list[Link], str]:
+def links_of(
+    cell: str, sweeps: Sequence[Measured], ranks_per_node: int | None = None, seed: int = 0
+) -> tuple[list[Link], str]:
     """Fits to the nearest of the sweeps over the cell's transport; none without one.
 
     What a tick waits for is no time of a link: a backend with cycles takes another's sweep.
+    `ranks_per_node`: of the study, where it has several nodes.
     """
     backend, transport = _parts(cell)
     ticks = CATALOGUE[backend].cycles
@@ -85,12 +88,15 @@ def links_of(cell: str, sweeps: Sequence[Measured], seed: int = 0) -> tuple[list
     near = sorted({m.cell for m in sweeps if _parts(m.cell)[1] == transport}, key=order)
     if not near:
         return [], ""
-    of_cell = [m for m in sweeps if m.cell == near[0]]
+    of_cell = link.alike([m for m in sweeps if m.cell == near[0]], ranks_per_node)
     best = link.fitted(of_cell, _CHOICE)
     worst = float(np.abs(best.relative_errors(of_cell)).max())
     drawn = link.resampled(best, of_cell, LINKS - 1, np.random.default_rng(seed))
     way = best.algorithms[0].replace("_", " ")
-    return [best, *drawn], f"link {best.source}, as a {way}, {100 * worst:.0f} % off at most"
+    note = f"link {best.source}, as a {way}, {100 * worst:.0f} % off at most"
+    if all(m.nodes == 1 for m in of_cell):
+        note += "; no sweep left its node, so links between nodes are taken to be as fast"
+    return [best, *drawn], note
 
 
 def _parts(cell: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ def measured(
     start = {
         "config": {"world_size": 2},
         "workload": {"cell": cell},
-        "host": {"ranks": [{"cpu": cpu}]},
+        "host": {"ranks": [{"cpu": cpu, "hostname": "node1"}]},
     }
     events = [{"event": "start", **start}]
     for size in (2**10, 2**20, 2**28):

@@ -16,7 +16,8 @@ from plots.report.figures import collectives
 def log(folder: Path, cell: str, **end: Any) -> Path:
     """Two ranks; 10 us and 1 GB/s. Rank 1 is the slower by a half."""
     config = {"world_size": 2}
-    start = {"config": config, "workload": {"cell": cell}, "host": {"ranks": [{"cpu": "Test CPU"}]}}
+    rank = {"cpu": "Test CPU", "hostname": "node1"}
+    start = {"config": config, "workload": {"cell": cell}, "host": {"ranks": [rank]}}
     events: list[dict[str, Any]] = [{"event": "start", **start}]
     for size in (2**10, 2**16, 2**22, 2**28):
         seconds = 10e-6 + size / 1e9

@@ -9,19 +9,25 @@ import pytest
 
 from bench.config import UsageError
 from bench.study.collectives import Measured, Timed
-from plots.predict.link import Link, Regime, fitted, read
+from plots.predict.link import Link, Regime, alike, fitted, read
 
 SIZES = [2.0**k for k in range(10, 29)]
 
 
-def sweep(link: Link, ranks: int, noise: float = 0.0) -> Measured:
+def sweep(link: Link, ranks: int, noise: float = 0.0, ranks_per_node: int = 1) -> Measured:
     generator = np.random.default_rng(ranks)
     timed = []
     for size in SIZES:
         seconds = float(link.seconds(size, np.array([float(ranks)]))[0])
         times = tuple(seconds * np.exp(noise * generator.standard_normal(5)))
         timed.append(Timed(kind="all_reduce", bytes=int(size), ranks=ranks, seconds=times))
-    return Measured(cell="ddp/mpi", ranks=ranks, machine="CPU", timed=tuple(timed))
+    return Measured(
+        cell="ddp/mpi",
+        ranks=ranks,
+        machine="CPU",
+        timed=tuple(timed),
+        ranks_per_node=ranks_per_node,
+    )
 
 
 def plain(latency: float, rate: float, *algorithms: str) -> Link:
@@ -51,6 +57,49 @@ def test_two_regimes_meet_where_steps_have_equal_bytes(rate: float) -> None:
     first = link.regimes[1].first_step_bytes
     assert 2**15 < first < 2**16, "between the sizes on both sides of 40 kB"
     assert np.abs(link.relative_errors([sweep(truth, 32)])).max() < 1e-6
+
+
+TWO_LEVELS = Regime(
+    latency_seconds=20e-6,
+    bytes_per_s=1e9,
+    node_latency_seconds=2e-6,
+    node_bytes_per_s=1e10,
+)
+
+
+@pytest.mark.parametrize("way", ["ring", "rabenseifner"])
+def test_sweeps_of_one_node_and_of_several_tell_two_levels(way: str) -> None:
+    truth = Link(source="made up", algorithms=(way,), ranks_per_node=4, regimes=(TWO_LEVELS,))
+    inside, over = ([sweep(truth, n, 0, min(n, 4)) for n in each] for each in ((2, 4), (8, 16)))
+    link = fitted([*inside, *over], ("ring", "rabenseifner"))
+    assert link.algorithms == (way,)
+    assert link.ranks_per_node == 4
+    for regime in link.regimes:
+        for name, value in TWO_LEVELS.model_dump(exclude={"first_step_bytes"}).items():
+            assert getattr(regime, name) == pytest.approx(value), name
+    beyond = [sweep(truth, n) for n in (3, 64)]
+    assert np.abs(link.relative_errors(beyond)).max() < 1e-6
+    for one_level in (inside, over):
+        assert fitted(one_level).ranks_per_node == 1
+        assert np.abs(fitted(one_level).relative_errors(beyond)).max() > 0.05, "the other is none"
+
+
+def test_a_node_of_which_nothing_is_left_does_not_spoil_the_network() -> None:
+    """One node, of busy cores, took longer than two of them."""
+    slow, quick = plain(1e-3, 1e8), plain(1e-4, 1e9)
+    link = fitted([sweep(slow, 2, 0, 2), sweep(quick, 4, 0, 2)])
+    seconds = link.seconds(np.array([1e3, 1e8]), np.array([8.0, 8.0]))
+    assert np.all((seconds > 0) & (seconds < 10 * slow.seconds(1e8, np.array([8.0]))))
+
+
+def test_sweeps_of_another_layout_are_left_out() -> None:
+    truth = plain(1e-6, 1e9)
+    pair, four, spread, eight = (
+        sweep(truth, n, 0, of) for n, of in ((2, 2), (4, 4), (4, 1), (8, 2))
+    )
+    assert alike([pair, four, spread, eight]) == [pair, eight]
+    assert alike([pair, four, spread, eight], 1) == [spread]
+    assert alike([pair, four]) == [pair, four], "one node alone"
 
 
 def test_two_numbers_of_ranks_tell_the_algorithm() -> None:
@@ -124,5 +173,5 @@ def test_sweeps_that_tell_nothing_are_refused() -> None:
         Timed(kind="all_reduce", bytes=size, ranks=2, seconds=(1e-3,)) for size in (8, 16, 32)
     )
     flat = Measured(cell="ddp/mpi", ranks=2, machine="CPU", timed=timed)
-    with pytest.raises(UsageError, match="of 3 sizes from 8 bytes on tell no bandwidth; sweep"):
+    with pytest.raises(UsageError, match="from 4 bytes a step on tell no bandwidth; sweep"):
         fitted([flat])

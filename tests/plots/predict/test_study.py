@@ -13,6 +13,7 @@ import pytest
 
 from plots.__main__ import main
 from plots.predict.beyond import CurveModel
+from plots.predict.link import Link
 from plots.predict.stream import Buckets, Cycles
 from tests.plots import logs
 from tests.plots.predict.test_beyond import ALONE_S, LINK, OVERLAP, WRAPPER, model
@@ -35,12 +36,15 @@ def step_s(cell: str, ranks: int) -> float:
     return float(truth.times(LINK, np.array([float(ranks)]), np.array([factor])).step_s[0])
 
 
-def sweep(folder: Path, cell: str, ranks: int) -> None:
-    start = {"config": {"world_size": ranks}, "workload": {"cell": cell}}
-    start["host"] = {"ranks": [{"cpu": "Test CPU @ 2 GHz"}]}
+def sweep(
+    folder: Path, cell: str, ranks: int, link: Link | None = None, ranks_per_node: int = 1
+) -> None:
+    start: dict[str, object] = {"config": {"world_size": ranks}, "workload": {"cell": cell}}
+    names = [f"n{rank // ranks_per_node}" for rank in range(ranks)]
+    start["host"] = {"ranks": [{"cpu": "Test CPU @ 2 GHz", "hostname": name} for name in names]}
     events: list[dict[str, object]] = [{"event": "start", **start}]
     for size in (2**k for k in range(10, 29, 2)):
-        seconds = float(LINK.seconds(size, np.array([float(ranks)]))[0])
+        seconds = float((link or LINK).seconds(size, np.array([float(ranks)]))[0])
         row = {"kind": "all_reduce", "bytes": size, "seconds": [[seconds] * 3] * ranks}
         events.append({"event": "collective", **row})
     events.append({"event": "end", "status": "ok"})
@@ -119,6 +123,33 @@ def test_the_page_answers_who_what_and_where(
     assert "link fitted: ddp/mpi on 2 ranks of Test CPU @ 2 GHz, as a ring, 0 % off" in page
     assert page.count("link fitted: ddp/mpi") == 2, "what waits for a tick times no link"
     assert "stretched to the measured one" in page
+
+
+def test_nodes_beyond_a_study_of_one_are_joined_as_their_own_sweeps_say(
+    measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sweep of one node is fitted beside its steps, and others are of what lies between nodes."""
+    assert main(["predict", str(measured), "--fit-ranks", "2"]) == 0
+    assert "no sweep left its node" not in capsys.readouterr().out, "each rank has its own"
+    (regime,) = LINK.regimes
+    rate = regime.bytes_per_s
+    slower = regime.model_copy(update={"bytes_per_s": rate / 8, "node_bytes_per_s": rate})
+    network = LINK.model_copy(update={"ranks_per_node": 2, "regimes": (slower,)})
+    sweep(measured, "ddp/mpi", 2, network, 2)
+    alone = predicted(measured, "--fit-ranks", "2", "--ranks", "64")
+    assert main(["predict", str(measured), "--fit-ranks", "2"]) == 0
+    assert "no sweep left its node" in capsys.readouterr().out
+    for ranks in (4, 8):
+        sweep(measured, "ddp/mpi", ranks, network, 2)
+    rows = predicted(measured, "--fit-ranks", "2", "--ranks", "64")
+    factors = np.array([WRAPPER * OVERLAP])
+    for cell, of in MODELS.items():
+        for ranks in (4, 64):
+            truth = ALONE_S / float(of.times(network, np.array([float(ranks)]), factors).step_s[0])
+            row: Any = rows.loc[(cell, ranks)]
+            without: Any = alone.loc[(cell, ranks)]
+            assert row["predicted_efficiency"] == pytest.approx(truth, abs=0.02)
+            assert row["high"] < without["low"]
 
 
 def test_a_stated_link_takes_the_place_of_sweeps(tmp_path: Path) -> None:
