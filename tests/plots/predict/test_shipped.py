@@ -16,26 +16,36 @@ RESULTS = Path(__file__).parents[3] / "results"
 KEYS = ["name", "world_size"]
 
 
+@pytest.mark.parametrize(
+    ("large", "small"),
+    [("emulated-large-2048", "emulated-small-2048"), ("net-pairs-large", "net-pairs")],
+)
 def test_the_prediction_of_the_large_study_is_what_the_model_says_of_the_small_one(
-    tmp_path: Path,
+    tmp_path: Path, large: str, small: str
 ) -> None:
-    (kept,) = logs_in(RESULTS / "emulated-large-2048/predictions", ".csv")
+    (kept,) = logs_in(RESULTS / large / "predictions", ".csv")
     shipped = pd.read_csv(io.BytesIO(read_file(kept))).set_index(KEYS)
     out = tmp_path / "now.csv"
     words = ["--ranks", "4,8", "--fit-ranks", "2", "--format", "csv", "-o", str(out)]
-    assert main(["predict", str(RESULTS / "emulated-small-2048"), *words]) == 0
+    assert main(["predict", str(RESULTS / small), *words]) == 0
     now = pd.read_csv(out).set_index(KEYS)
     assert [*now.index] == [*shipped.index]
     for column in ("predicted_efficiency", "low", "high"):
         assert [*now[column]] == pytest.approx([*shipped[column]], abs=0.01)
 
 
-@pytest.mark.parametrize("study", ["emulated-large", "emulated-large-2048"])
+@pytest.mark.parametrize("study", ["emulated-large", "emulated-large-2048", "net-pairs-large"])
 def test_what_shares_cores_was_in_doubt_before_it_was_measured(study: str) -> None:
     rows = json.loads((RESULTS / study / "summary.json").read_text())["predictions"]
     beyond = {row["world_size"]: row for row in rows if row["use"] == "predicted"}
     assert {*beyond} == {4, 8}
     assert all("wait for its cores" in row["doubt"] for row in beyond.values())
+
+
+def test_nodes_that_share_a_machine_leave_ddp_in_its_band() -> None:
+    rows = json.loads((RESULTS / "net-pairs-large/summary.json").read_text())["predictions"]
+    beyond = [row for row in rows if row["cell"] == "ddp/gloo" and row["use"] == "predicted"]
+    assert [row["inside"] for row in beyond] == [True, True]
 
 
 def test_four_ranks_are_within_five_percent() -> None:
