@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ DOUBLING_SD = 0.01  # of a predicted one, for each doubling beyond the ranks tha
 _AGREEMENT_BYTES = 32.0
 _OVERLAPS = np.log([0.8, 4.0])  # in which the factor is looked for
 _GRID, _ROUNDS = 13, 4  # each round looks six times closer
+_TABLE_STEP = 0.005  # of the log of a factor, between two steps that are modelled
 _EXCHANGES = np.log([1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6, 2.0])  # in which that one is
 # Where steps do not tell the factors, they are near 1: sd of the logs, against one step in 1,000.
 _STEP_SD = 1e-3
@@ -183,21 +185,48 @@ def _by_link(model: CurveModel, count: int) -> Iterator[tuple[Link, NDArray[np.i
     yield from zip(model.links, shares, strict=False)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _StepTable:
+    """Seconds of a step by the factors of its passes, rising: between two of them nearly straight.
+
+    So a step is modelled for each of these alone, and not for each draw.
+    """
+
+    factors: Array
+    step_s: Array  # [exchange, factor, rank]
+
+    @classmethod
+    def of(cls, model: CurveModel, link: Link, ends: tuple[float, float], exchanges: Array) -> Self:
+        """Over the logs between `ends`."""
+        factors = np.exp(np.linspace(*ends, int(np.ptp(ends) / _TABLE_STEP) + 2))
+        shape = (len(exchanges), len(factors), len(model.fitted_ranks))
+        rows = (exchanges[:, None, None], factors[:, None], model.fitted_ranks)
+        slower, passes, ranks = (np.broadcast_to(each, shape).ravel() for each in rows)
+        step_s = model.times(link, ranks, passes, slower).step_s.reshape(shape)
+        return cls(factors=factors, step_s=step_s)
+
+    def at(self, factors: Array) -> Array:
+        """Seconds [draw, exchange, row, rank] by factors [draw, exchange, row]."""
+        seconds = np.empty((*factors.shape, self.step_s.shape[2]))
+        for exchange, rank in np.ndindex(self.step_s.shape[0], self.step_s.shape[2]):
+            known = self.step_s[exchange, :, rank]
+            seconds[:, exchange, :, rank] = np.interp(factors[:, exchange], self.factors, known)
+        return seconds
+
+
 def _beside(model: CurveModel, link: Link, wrapper: Array, steps_s: Array) -> tuple[Array, Array]:
     """By draw the factors of passes and of reductions that explain the fitted ranks best.
 
     The passes' is looked for beside each of the reductions', in rounds that look closer.
     """
     sd, exchanges = (_SLEPT_SD, _EXCHANGES) if model.slept else (_BESIDE_SD, _EXCHANGES[:1])
-    each = (len(wrapper), len(exchanges))
-    low, high = (np.full(each, end) for end in np.clip(_OVERLAPS, -5 * sd, 5 * sd))
-    shape = (*each, _GRID, len(model.fitted_ranks))
-    ranks = np.broadcast_to(model.fitted_ranks, shape).ravel()
-    slower = np.broadcast_to(np.exp(exchanges)[:, None, None], shape).ravel()
+    first, last = np.clip(_OVERLAPS, -5 * sd, 5 * sd)
+    logs = np.log(wrapper)
+    table = _StepTable.of(model, link, (first + logs.min(), last + logs.max()), np.exp(exchanges))
+    low, high = (np.full((len(wrapper), len(exchanges)), end) for end in (first, last))
     for _ in range(_ROUNDS):
         grid = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, _GRID)
-        factors = np.broadcast_to((wrapper[:, None, None] * np.exp(grid))[..., None], shape)
-        step_s = model.times(link, ranks, factors.ravel(), slower).step_s.reshape(shape)
+        step_s = table.at(wrapper[:, None, None] * np.exp(grid))
         off = np.log(step_s / steps_s[:, None, None, :]) / _STEP_SD
         lost = np.sum(off**2, axis=3) + (grid / sd) ** 2
         best = np.take_along_axis(grid, lost.argmin(axis=2)[..., None], axis=2)[..., 0]

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import multivariate_t
 
 from plots.predict.beyond import DOUBLING_SD
 from plots.predict.costs import ALGORITHMS, Array
@@ -119,6 +118,8 @@ def model(series: Series, draws: dict[str, Array]) -> Array:
 
 def fit(series: Sequence[Series], most_ranks: float, seed: int = 0) -> Fit:
     """Of all series together, from their rows of two to `most_ranks` ranks."""
+    from scipy.stats import multivariate_t  # here: it takes a second to import
+
     generator = np.random.default_rng(seed)
     centre, sd = np.array([[np.log(p.median), p.log_sd] for p in PRIOR.values()]).T
     logs = generator.normal(centre, sd, (_DRAWS, len(sd)))
