@@ -93,7 +93,8 @@ def curves(folder: Path, options: StudyFitOptions) -> tuple[list[StudyCurve], li
             every.append(study.curve(curve, name, [point for _, point, _ in rows], rows[0][2]))
         except _LeftOut as why:
             left.append(f"{name}, {curve} scaling, is left out: {why}")
-    return every, left
+    none = "no run is on a weak or strong curve; name a study that has one"
+    return every, left if pairs else [none]
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class _StudyLogs:
         one_rank = next((p for p in points if p.world_size == 1), None)
         alone = plain if plain in self.table.blocks else one_rank
         if alone is None:
-            raise _LeftOut("no run of one process is there")
+            raise _LeftOut("no run of one process is there; add the cell single")
         alone_s = self._mean_s(alone)
         shared = self._shared(one_rank or alone, points[-1])
         doubts = self._doubts(curve, points, alone_s, shared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 from plots.__main__ import main
 from plots.predict.beyond import CurveModel
 from plots.predict.link import Link
+from plots.predict.step import BatchLine
 from plots.predict.stream import Buckets, Cycles
 from tests.plots import logs
-from tests.plots.predict.test_beyond import ALONE_S, LINK, OVERLAP, WRAPPER, model
+from tests.plots.predict.test_beyond import ALONE_S, LINK, OVERLAP, ROOT, WRAPPER, model
 
+IMAGES = 64
 MODELS = {"ddp/mpi": model(Buckets()), "horovod/mpi": model(Cycles(blocking=True))}
 STATED = """\
 source = "made up"
@@ -181,6 +184,59 @@ def test_no_band_is_claimed_where_ranks_wait_for_cores(tmp_path: Path) -> None:
         at = [doubts.loc[(cell, ranks)] for ranks in (2, 4, 8, 16)]
         shares = [re.findall(r"(\d+) % of a step at most", doubt) for doubt in at]
         assert shares == [[], ["80"], ["240"], ["560"]]
+
+
+def test_strong_scaling_from_a_sweep_of_batches(tmp_path: Path) -> None:
+    """One process with other batches says how its step shrinks."""
+    (tmp_path / "link.toml").write_text(STATED)
+    (tmp_path / "runs").mkdir()
+    profile = MODELS["ddp/mpi"].profile
+    line = BatchLine(fixed_s=0.1 * profile.passes_s, image_s=0.9 * profile.passes_s / IMAGES)
+    truth = replace(MODELS["ddp/mpi"], images=IMAGES, batches=line)
+    step_s = {
+        ("single", 1, images): line.fixed_s + line.image_s * images + profile.optimizer_s
+        for images in (16, 32, IMAGES)
+    }
+    for ranks in (2, 4, 8):
+        times = truth.times(LINK, np.array([float(ranks)]), np.array([OVERLAP]))
+        step_s["ddp/mpi", ranks, IMAGES // ranks] = float(times.step_s[0])
+    generator = np.random.default_rng(5)
+    for block in range(4):
+        for (cell, ranks, images), seconds in step_s.items():
+            batch: dict[str, Any] = {
+                "global_batch": IMAGES,
+                "batch_per_rank": None,
+                "curves": ("strong",),
+            }
+            if images * ranks < IMAGES:
+                batch = {"curves": ("batch",)}
+            run = logs.config(cell, ranks, images, block, **batch)
+            path = tmp_path / "runs" / f"b{block}-{cell.replace('/', '-')}-w{ranks}-b{images}.jsonl"
+            logs.write(path, run, seconds * float(np.exp(generator.normal(0, 0.001))))
+    rows = predicted(tmp_path, "--link", str(tmp_path / "link.toml"), "--fit-ranks", "2")
+    ideal = step_s["single", 1, IMAGES]
+    for ranks in (4, 8):
+        row: Any = rows.loc[("ddp/mpi", ranks)]
+        efficiency = ideal / ranks / step_s["ddp/mpi", ranks, IMAGES // ranks]
+        assert row["predicted_efficiency"] == pytest.approx(efficiency, abs=0.02)
+        assert row["low"] < efficiency < row["high"]
+
+
+@pytest.mark.parametrize(
+    ("shipped", "why"),
+    [
+        ("batch-lr", "no run is on a weak or strong curve; name a study that has one"),
+        ("precision", "no run of one process is there; add the cell single"),
+        ("one-gpu", "no run has 2 to 16 ranks (--fit-ranks)"),
+    ],
+)
+def test_a_study_of_which_no_curve_can_be_predicted_says_why(
+    tmp_path: Path, shipped: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link.toml").write_text(STATED)
+    words = ["--link", str(tmp_path / "link.toml")]
+    assert main(["predict", str(ROOT / "results" / shipped), *words]) == 2
+    assert why in capsys.readouterr().err
 
 
 def test_no_verdict_is_given_where_a_curve_is_in_doubt(
