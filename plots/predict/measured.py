@@ -79,10 +79,11 @@ def curves(folder: Path, options: StudyFitOptions) -> tuple[list[StudyCurve], li
     loaded = load(folder)
     require(loaded, folder)
     sweeps = [m for m in read_each(logs_in(folder / COLLECTIVES)) if m.ranks > 1]
-    if options.link is None and not sweeps:
+    stated = link.read(options.link) if options.link is not None else None
+    if stated is None and not sweeps:
         record = "record some with python -m bench collectives"
         raise UsageError(f"{folder / COLLECTIVES} has no sweeps; {record}, or name a --link")
-    study = _StudyLogs(folder, loaded, tabulate(loaded.runs), sweeps, options)
+    study = _StudyLogs(folder, loaded, tabulate(loaded.runs), sweeps, stated, options)
     every: list[StudyCurve] = []
     left: list[str] = []
     pairs = [*scaling.distributed(study.table)]
@@ -105,6 +106,7 @@ class _StudyLogs:
     loaded: Loaded
     table: Table
     sweeps: Sequence[Measured]
+    stated: link.Link | None
     options: StudyFitOptions
 
     def curve(self, curve: str, name: str, points: Sequence[Point], plain: Point) -> StudyCurve:
@@ -206,9 +208,8 @@ class _StudyLogs:
         return parts.slept_profile(config.emulate, heads, images, alone_s)
 
     def _links(self, fitted: Point) -> tuple[list[link.Link], str]:
-        if self.options.link is not None:
-            stated = link.read(self.options.link)
-            return [stated], f"link as stated: {stated.source}"
+        if self.stated is not None:
+            return [self.stated], f"link as stated: {self.stated.source}"
         nodes = max(len(mean.hosts) for mean in self._means(fitted))
         per_node = math.ceil(fitted.world_size / nodes) if nodes > 1 else None
         links, note = parts.links_of(fitted.cell, self.sweeps, per_node)
@@ -270,7 +271,9 @@ class _StudyLogs:
             return None
         machines = self._machines(largest)
         several = [m.ranks_per_machine for m in self.sweeps if m.ranks > m.ranks_per_machine]
-        # one machine, and no sweep of more: they stay on it
+        if self.stated is not None and self.stated.ranks_per_node > 1:
+            several = [self.stated.ranks_per_node]
+        # one machine, and neither sweep nor link of more: they stay on it
         most = largest.world_size / machines if machines > 1 else max(several, default=np.inf)
         return SharedCores(cores=self._cores, busy_cores=busy * self._cores, most_ranks=most)
 

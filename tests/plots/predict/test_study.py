@@ -239,6 +239,13 @@ def test_a_study_of_which_no_curve_can_be_predicted_says_why(
     assert why in capsys.readouterr().err
 
 
+def test_a_stated_link_says_how_many_ranks_share_a_nodes_cores(tmp_path: Path) -> None:
+    study(tmp_path, (1, 2), cores=2)
+    (tmp_path / "link.toml").write_text(STATED.replace("[[", "ranks_per_node = 4\n[[", 1))
+    rows = predicted(tmp_path, "--link", str(tmp_path / "link.toml"), "--ranks", "16")
+    assert "80 % of a step at most" in rows["doubt"][("ddp/mpi", 16)]
+
+
 def test_no_verdict_is_given_where_a_curve_is_in_doubt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
