@@ -97,11 +97,12 @@ def read(path: Path) -> Link:
 
 def alike(sweeps: Sequence[Measured], ranks_per_node: int | None = None) -> list[Measured]:
     """Those that one link explains: of so many ranks on each of several nodes (if not given, the
-    most), and of no more on one node. All, where there is none.
+    most), and of no more on one node. None may be.
     """
     most = ranks_per_node or max((m.ranks_per_node for m in sweeps if m.nodes > 1), default=0)
-    fit = [m for m in sweeps if m.ranks_per_node == most or (m.nodes == 1 and m.ranks <= most)]
-    return fit or [*sweeps]
+    if not most:
+        return [*sweeps]
+    return [m for m in sweeps if m.ranks_per_node == most or (m.nodes == 1 and m.ranks <= most)]
 
 
 def fitted(sweeps: Sequence[Measured], algorithms: Sequence[str] = ("ring",)) -> Link:

@@ -214,7 +214,8 @@ class _StudyLogs:
         per_node = math.ceil(fitted.world_size / nodes) if nodes > 1 else None
         links, note = parts.links_of(fitted.cell, self.sweeps, per_node)
         if not links:
-            raise _LeftOut(f"no sweep over its transport is in {COLLECTIVES}/")
+            layout = f", with {per_node} ranks on a node," if per_node else ""
+            raise _LeftOut(f"no sweep over its transport{layout} is in {COLLECTIVES}/")
         return links, note
 
     def _spread(self, alone: Point, fitted: Point) -> tuple[float, str]:

@@ -85,10 +85,11 @@ def links_of(
         other = _parts(name)[0]
         return other != PLAIN and CATALOGUE[other].cycles, other != (PLAIN if ticks else backend)
 
-    near = sorted({m.cell for m in sweeps if _parts(m.cell)[1] == transport}, key=order)
-    if not near:
+    names = sorted({m.cell for m in sweeps if _parts(m.cell)[1] == transport}, key=order)
+    by_cell = (link.alike([m for m in sweeps if m.cell == x], ranks_per_node) for x in names)
+    of_cell = next(filter(None, by_cell), None)
+    if of_cell is None:
         return [], ""
-    of_cell = link.alike([m for m in sweeps if m.cell == near[0]], ranks_per_node)
     best = link.fitted(of_cell, _CHOICE)
     worst = float(np.abs(best.relative_errors(of_cell)).max())
     drawn = link.resampled(best, of_cell, LINKS - 1, np.random.default_rng(seed))

@@ -100,6 +100,7 @@ def test_sweeps_of_another_layout_are_left_out() -> None:
     assert alike([pair, four, spread, eight]) == [pair, eight]
     assert alike([pair, four, spread, eight], 1) == [spread]
     assert alike([pair, four]) == [pair, four], "one node alone"
+    assert alike([pair, eight], 1) == [], "a study of one rank on each node has no sweep"
 
 
 def test_two_numbers_of_ranks_tell_the_algorithm() -> None:
