@@ -20,9 +20,9 @@ from plots.predict.stream import Buckets, Cycles
 from plots.predict.table import Series
 
 _TIMELINES = Path(timeline.__file__).with_name("timelines")
-RECORDED = "-h200-224px"  # ends the name of a recorded step, after that of its model
+_PIXELS = "-224px"  # ends the name of a step of whole images; that of its model begins it
 _USUAL, _BATCH = "resnet50", 64  # of what a source does not say
-_MODELS = r"resnet[- ]?\d+|vgg[- ]?\d+|inception[-_ ]?v?\d+"
+_MODELS = r"resnet[- ]?\d+|vgg[- ]?\d+|inception[-_ ]?v?\d+|alexnet"
 _BEYOND = 0.04  # above 100 %, from which on an efficiency is called superlinear
 _CYCLES = Cycles()
 
@@ -68,6 +68,15 @@ class TableCurve:
 def recorded_steps() -> dict[str, Path]:
     """The shipped timelines, by name."""
     return {path.stem: path for path in _TIMELINES.glob("*.json")}
+
+
+def usual_steps() -> dict[str, Path]:
+    """The shipped timeline of each model at 224 pixels, by the model's name."""
+    return {
+        stem.partition("-")[0]: path
+        for stem, path in recorded_steps().items()
+        if stem.endswith(_PIXELS)
+    }
 
 
 def curves(points: pd.DataFrame, options: TableFitOptions) -> Iterator[TableCurve]:
@@ -121,14 +130,12 @@ def _profile(source: str, options: TableFitOptions) -> tuple[Profile, tuple[str,
     """The user's, or that of the model which the source names."""
     if options.profile is not None:
         return Profile.of(timeline.read(options.profile, "profile")[0]), ()
-    stems = {
-        stem.removesuffix(RECORDED): path
-        for stem, path in recorded_steps().items()
-        if stem.endswith(RECORDED)
-    }
-    name = _model(source, stems)
-    notes = () if name else (f"it names no model of ours; taken as {_USUAL} (--profile)",)
-    return Profile.of(timeline.read(stems[name or _USUAL])[0]), notes
+    steps = usual_steps()
+    name = _model(source, steps)
+    notes = [] if name else [f"it names no model of ours; taken as {_USUAL} (--profile)"]
+    step, _ = timeline.read(steps[name or _USUAL])
+    notes += [] if step.steps else ["its gradients are taken to become ready at even intervals"]
+    return Profile.of(step), tuple(notes)
 
 
 def _model(source: str, names: Mapping[str, object]) -> str:

@@ -16,7 +16,7 @@ from bench.record import Run
 from bench.study.collectives import Measured
 from plots.predict import link
 from plots.predict.costs import Array
-from plots.predict.curves import RECORDED, recorded_steps
+from plots.predict.curves import recorded_steps, usual_steps
 from plots.predict.link import Link
 from plots.predict.step import Profile
 from plots.predict.stragglers import Spread
@@ -62,7 +62,7 @@ def recorded_profile(model: str, path: Path | None, alone_s: float) -> tuple[Pro
 
     Raises UsageError where there is none.
     """
-    path = path or recorded_steps().get(model + RECORDED)
+    path = path or usual_steps().get(model)
     if path is None:
         record = "record or derive one with python -m bench timeline"
         raise UsageError(f"no step of {model} is known; {record}, and name it: --profile FILE")
