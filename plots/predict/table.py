@@ -26,6 +26,8 @@ _LEAST = 400  # draws that the weights of the last round should leave
 _ROUNDS = 8
 _WIDER = 1.3  # a round's spread over that of the draws before
 _FREEDOM = 5  # of its t distribution, whose tails reach what the round before missed
+# Correlation of what two rows of a curve miss: at ranks as good as equal, and for each doubling.
+_EQUAL, _DOUBLED = 0.9, 0.85
 
 
 class Parameter(NamedTuple):
@@ -70,6 +72,7 @@ class Fit:
 
     draws: dict[str, Array]
     fitted_ranks: float  # the most
+    most_ranks: float  # up to which rows were fitted
     effective: float  # how many of the last round's draws the weights leave
 
     def median(self, name: str) -> float:
@@ -141,6 +144,7 @@ def fit(series: Sequence[Series], most_ranks: float, seed: int = 0) -> Fit:
     return Fit(
         draws={name: np.exp(kept[:, i]) for i, name in enumerate(PRIOR)},
         fitted_ranks=max(sizes, default=1.0),
+        most_ranks=most_ranks,
         effective=_effective(weights),
     )
 
@@ -149,9 +153,23 @@ def predict(series: Series, fitted: Fit, seed: int = 0) -> Array:
     """Efficiency [draw, rank] of one published run, with what the model leaves open."""
     generator = np.random.default_rng(seed)
     beyond = np.maximum(np.log2(series.ranks / fitted.fitted_ranks), 0.0)
-    sd = np.hypot(fitted.draws["row_sd"][:, None], DOUBLING_SD * beyond)
     efficiency = model(series, fitted.draws)
+    rows = is_fitted(series, fitted.most_ranks)
+    known, others = series.ranks[rows], series.ranks[~rows]
+    share = np.ones(len(series.ranks))
+    if rows.any():
+        weights = np.linalg.solve(missed_alike(known, known), missed_alike(known, others))
+        missed = np.log(series.efficiency[rows] / efficiency[:, rows])
+        efficiency[:, ~rows] *= np.exp(missed @ weights)
+        share[~rows] = 1 - np.sum(weights * missed_alike(known, others), axis=0)
+    sd = np.hypot(fitted.draws["row_sd"][:, None] * np.sqrt(share), DOUBLING_SD * beyond)
     return np.asarray(efficiency * np.exp(generator.normal(0.0, sd, efficiency.shape)))
+
+
+def missed_alike(ranks: Array, others: Array) -> Array:
+    """Correlations [rank, other] of what the model leaves open: near numbers miss alike."""
+    doublings = np.abs(np.log2(ranks[:, None] / others))
+    return np.where(doublings == 0, 1.0, _EQUAL * _DOUBLED**doublings)
 
 
 def is_fitted(series: Series, most_ranks: float) -> NDArray[np.bool_]:
@@ -170,8 +188,11 @@ def _likelihood(series: Sequence[Series], logs: Array, most_ranks: float) -> Arr
         if rows.any():
             small = replace(one, ranks=one.ranks[rows], efficiency=one.efficiency[rows])
             sd = draws["row_sd"][:, None]
-            error = np.log(model(small, draws) / small.efficiency) / sd
-            total -= np.sum(0.5 * error**2 + np.log(sd), axis=1)
+            error = np.log(small.efficiency / model(small, draws)) / sd
+            apart = np.linalg.solve(
+                np.linalg.cholesky(missed_alike(small.ranks, small.ranks)), error.T
+            )
+            total -= np.sum(0.5 * apart.T**2 + np.log(sd), axis=1)
     return total
 
 

@@ -124,7 +124,8 @@ _HEAD = (
     "Rows of at most {most} ranks are fitted, against the one rank of each curve; others are "
     "predicted. *From* and *to* hold 90 % of the draws: what the fitted rows leave open of "
     "slowdown, bandwidth, latency, stragglers and a run's own scatter, and {doubling} more for "
-    "each doubling beyond the fitted ranks.{verdict}"
+    "each doubling beyond the fitted ranks. What the fitted rows of a curve miss goes on in its "
+    "others, less so with each doubling.{verdict}"
 )
 _FOOT = (
     "The model: gradients in the order in which they are ready, one exchange after another beside "

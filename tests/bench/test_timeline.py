@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 PARAMETERS = {
     "resnet50": (161, 25_557_032),
     "resnet101": (314, 44_549_160),
+    "resnet152": (467, 60_192_808),
     "vgg16": (32, 138_357_544),
+    "alexnet": (16, 61_100_840),
     "inception_v3": (284, 23_834_568),
 }
 P100 = ROOT / "bench/instrument/timelines/resnet50-p100-32px.json"
