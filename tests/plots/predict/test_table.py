@@ -13,6 +13,7 @@ import pytest
 from bench.instrument import timeline
 from plots.__main__ import main
 from plots.predict import table
+from plots.predict.curves import recorded_steps, usual_steps
 from plots.predict.step import Profile
 from plots.predict.stream import Buckets, Cycles
 from plots.predict.table import Series
@@ -55,6 +56,12 @@ def test_a_known_truth_is_predicted_and_lies_in_the_band(strong: bool) -> None:
     low, middle, high = np.quantile(draws, (0.05, 0.5, 0.95), axis=0)
     assert np.all((low < known) & (known < high))
     assert np.abs(middle - known).max() < 0.05
+
+
+def test_each_model_has_one_step_of_whole_images() -> None:
+    """A second would take the first one's place without a word."""
+    steps = [stem for stem in recorded_steps() if stem.endswith("-224px")]
+    assert len(usual_steps()) == len(steps) == 6
 
 
 def test_fewer_rows_leave_more_open() -> None:
