@@ -18,7 +18,11 @@ KEYS = ["name", "world_size"]
 
 @pytest.mark.parametrize(
     ("large", "small"),
-    [("emulated-large-2048", "emulated-small-2048"), ("net-pairs-large", "net-pairs")],
+    [
+        ("emulated-large-2048", "emulated-small-2048"),
+        ("net-pairs-large", "net-pairs"),
+        ("net-pairs-10240-large", "net-pairs-10240"),
+    ],
 )
 def test_the_prediction_of_the_large_study_is_what_the_model_says_of_the_small_one(
     tmp_path: Path, large: str, small: str
@@ -34,7 +38,10 @@ def test_the_prediction_of_the_large_study_is_what_the_model_says_of_the_small_o
         assert [*now[column]] == pytest.approx([*shipped[column]], abs=0.01)
 
 
-@pytest.mark.parametrize("study", ["emulated-large", "emulated-large-2048", "net-pairs-large"])
+@pytest.mark.parametrize(
+    "study",
+    ["emulated-large", "emulated-large-2048", "net-pairs-large", "net-pairs-10240-large"],
+)
 def test_what_shares_cores_was_in_doubt_before_it_was_measured(study: str) -> None:
     rows = json.loads((RESULTS / study / "summary.json").read_text())["predictions"]
     beyond = {row["world_size"]: row for row in rows if row["use"] == "predicted"}
