@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from scipy import stats
+import scipy  # its stats, which take a second to import, only where a power is asked for
 
 from bench.study.stats import ALPHA, MIN_BLOCKS, Paired, half_of_t
 
@@ -25,7 +25,8 @@ def power_difference(sd_log: float, effect_log: float, n: int, level: float = AL
     """Power of the paired two-sided t test against a true log ratio (noncentral t; Cohen 1988)."""
     if sd_log == 0:
         return float(effect_log != 0)
-    critical, nc = float(stats.t.ppf(1 - level / 2, n - 1)), abs(effect_log) * math.sqrt(n) / sd_log
+    critical = float(scipy.stats.t.ppf(1 - level / 2, n - 1))
+    nc = abs(effect_log) * math.sqrt(n) / sd_log
     return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
 
 
@@ -46,17 +47,17 @@ def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> flo
     Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
     tests reject where the mean lies further than critical * s from either edge.
     """
-    critical = float(stats.t.ppf(1 - level, df))
-    tails = stats.chi2.isf([1 - 1e-15, 1e-15], df)
+    critical = float(scipy.stats.t.ppf(1 - level, df))
+    tails = scipy.stats.chi2.isf([1 - 1e-15, 1e-15], df)
     low, high = np.sqrt(tails / df)
     high = min(high, edge / critical)
     if high <= low:
         return 0.0
     at, weight = _legendre()
     s = low + (high - low) * (at + 1) / 2
-    density = 2 * df * s * stats.chi2.pdf(df * s**2, df)
+    density = 2 * df * s * scipy.stats.chi2.pdf(df * s**2, df)
     room = edge - critical * s
-    inside = stats.norm.cdf(room - effect) - stats.norm.cdf(-room - effect)
+    inside = scipy.stats.norm.cdf(room - effect) - scipy.stats.norm.cdf(-room - effect)
     return float((high - low) / 2 * np.sum(weight * density * inside))
 
 
@@ -97,4 +98,4 @@ def _exceeds(critical: float, df: int, noncentrality: float) -> float:
     """P(T > critical) for noncentral t; far out, where scipy's series overflows, the limit."""
     if abs(noncentrality - critical) > 30:
         return float(noncentrality > critical)
-    return float(stats.nct.sf(critical, df, noncentrality))
+    return float(scipy.stats.nct.sf(critical, df, noncentrality))
