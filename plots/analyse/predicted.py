@@ -23,12 +23,14 @@ def predictions(
     measured = {(r.curve, r.point): r.efficiency for r in efficiency if r.kind == "common"}
     for line in lines:
         alike = curves.get((line.curve, line.name, line.images))
-        if alike is None:
-            reason = f"no run of it is there at {line.images} images"
-            missing.append(NotCompared(f"{line.curve}: prediction of {line.name}", reason))
-            continue
         ranks = line.world_size
-        batch = line.images // (ranks if line.curve == "strong" else 1)
+        batch, left = divmod(line.images, ranks if line.curve == "strong" else 1)
+        if alike is None or left:
+            none = f"no run of it is there at {line.images} images"
+            uneven = f"{line.images} images of a step do not divide among {ranks} ranks"
+            what = f"{line.curve}: prediction of {line.name}"
+            missing.append(NotCompared(what, none if alike is None else uneven))
+            continue
         point = Point(alike.cell, ranks, batch, alike.variant)
         of_run = measured.get((line.curve, point))
         off = None if of_run is None else line.predicted_efficiency - of_run.value

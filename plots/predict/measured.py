@@ -61,6 +61,10 @@ class StudyCurve:
         """Of a rank (weak) or of a step (strong)."""
         return self.point.fixed(self.curve)
 
+    def shares(self, ranks: int) -> bool:
+        """Whether so many ranks have equally many images of a step."""
+        return self.curve != "strong" or self.images % ranks == 0
+
 
 def waiting(share: float) -> str:
     """What there is to doubt where ranks share cores."""

@@ -85,7 +85,9 @@ def write(folder: Path, options: StudyFitOptions, form: str) -> str:
     changes = [row for each in zip(every, factors, largest, strict=True) for row in _helps(*each)]
     for one, solved in zip(every, factors, strict=True):
         title = f"{one.name}, {one.curve} scaling"
-        notes += [f"{title}: {note}" for note in (*one.notes, _words(solved))]
+        notes += [
+            f"{title}: {note}" for note in (*_uneven(one, options), *one.notes, _words(solved))
+        ]
         if options.criterion is not None:
             on_grid = project(one.model, one.draws, solved, GRID, np.random.default_rng(0))
             notes += [f"{title}: {crossing(on_grid.efficiency, options.criterion)}"]
@@ -93,8 +95,15 @@ def write(folder: Path, options: StudyFitOptions, form: str) -> str:
 
 
 def _ranks(one: StudyCurve, options: StudyFitOptions) -> Array:
-    """Those measured and those asked for."""
-    return np.array(sorted({*one.step_s, *(n for n in options.ranks if n > 1)}), float)
+    """Those measured, and those asked for that have equally many images."""
+    asked = (n for n in options.ranks if n > 1 and one.shares(n))
+    return np.array(sorted({*one.step_s, *asked}), float)
+
+
+def _uneven(one: StudyCurve, options: StudyFitOptions) -> Iterator[str]:
+    """Those asked for that have no row, and why."""
+    if uneven := [str(n) for n in options.ranks if not one.shares(n)]:
+        yield f"{one.images} images of a step do not divide among {', '.join(uneven)} ranks: no row"
 
 
 def _rows(one: StudyCurve, projection: Projection) -> Iterator[ProjectedRow]:

@@ -213,7 +213,12 @@ def test_strong_scaling_from_a_sweep_of_batches(tmp_path: Path) -> None:
             run = logs.config(cell, ranks, images, block, **batch)
             path = tmp_path / "runs" / f"b{block}-{cell.replace('/', '-')}-w{ranks}-b{images}.jsonl"
             logs.write(path, run, seconds * float(np.exp(generator.normal(0, 0.001))))
-    rows = predicted(tmp_path, "--link", str(tmp_path / "link.toml"), "--fit-ranks", "2")
+    words = ["--link", str(tmp_path / "link.toml"), "--fit-ranks", "2", "--ranks", "16,48"]
+    rows = predicted(tmp_path, *words)
+    assert [ranks for _, ranks in rows.index] == [2, 4, 8, 16]
+    page = tmp_path / "page.md"
+    assert main(["predict", str(tmp_path), *words, "-o", str(page)]) == 0
+    assert "64 images of a step do not divide among 48 ranks: no row" in page.read_text()
     ideal = step_s["single", 1, IMAGES]
     for ranks in (4, 8):
         row: Any = rows.loc[("ddp/mpi", ranks)]
