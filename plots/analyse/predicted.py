@@ -28,8 +28,8 @@ def predictions(
         if alike is None or left:
             none = f"no run of it is there at {line.images} images"
             uneven = f"{line.images} images of a step do not divide among {ranks} ranks"
-            what = f"{line.curve}: prediction of {line.name}"
-            missing.append(NotCompared(what, none if alike is None else uneven))
+            title = f"{line.curve}: prediction of {line.name}"
+            missing.append(NotCompared(title, none if alike is None else uneven))
             continue
         point = Point(alike.cell, ranks, batch, alike.variant)
         of_run = measured.get((line.curve, point))

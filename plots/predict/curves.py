@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ _TIMELINES = Path(timeline.__file__).with_name("timelines")
 _PIXELS = "-224px"  # ends the name of a step of whole images; that of its model begins it
 _USUAL, _BATCH = "resnet50", 64  # of what a source does not say
 _MODELS = r"resnet[- ]?\d+|vgg[- ]?\d+|inception[-_ ]?v?\d+|alexnet"
-_BEYOND = 0.04  # above 100 %, from which on an efficiency is called superlinear
 _CYCLES = Cycles()
 
 
@@ -90,10 +89,13 @@ def curves(points: pd.DataFrame, options: TableFitOptions) -> Iterator[TableCurv
         rates = rows[rows["world_size"] > base_ranks].set_index("world_size")["value"]
         if rates.empty:
             continue
-        ranks = sorted({*rates.index, *(n for n in options.ranks if n > base_ranks)})
+        targets = [n for n in options.ranks if n > base_ranks]
+        ranks = sorted({*rates.index, *(n for n in targets if curve == "weak" or batch % n == 0)})
         alike = grouped_alike.get_group((source, curve, backend))
         profile, assumed = _profile(source, options)
         exchange, also = _exchange(backend, options)
+        notes = [*_batch(rows, alike), *assumed, *also]
+        notes += uneven_ranks(batch, {*targets} - {*ranks})
         one_rank = base_rate / base_ranks
         series = Series(
             profile=table.scaled(profile, float(batch) / one_rank),
@@ -113,7 +115,7 @@ def curves(points: pd.DataFrame, options: TableFitOptions) -> Iterator[TableCurv
             one_rank=one_rank,
             series=series,
             is_fitted=table.is_fitted(series, options.fit_ranks),
-            notes=(*_batch(rows, alike), *assumed, *also, *_not_explained(series)),
+            notes=(*notes, *_not_explained(series)),
         )
 
 
@@ -144,7 +146,7 @@ def _model(source: str, names: Mapping[str, object]) -> str:
 
 
 def _exchange(backend: str, options: TableFitOptions) -> tuple[Buckets | Cycles, tuple[str, ...]]:
-    facts = CATALOGUE.get(backend)
+    facts = CATALOGUE.get(backend.partition("/")[0].strip().lower())  # 'horovod/nccl', 'Horovod'
     notes = () if facts else (f"{backend} is no backend of ours; taken as one with fixed buckets",)
     return (options.cycles if facts and facts.cycles else Buckets()), notes
 
@@ -161,10 +163,16 @@ def _batch(rows: pd.DataFrame, alike: pd.DataFrame) -> Iterator[str]:
 def _not_explained(series: Series) -> Iterator[str]:
     if series.base_ranks > 1:
         yield f"no row of one rank: efficiencies are against {series.base_ranks:.0f} ranks"
-    above = series.ranks[series.efficiency > 1 + _BEYOND]
+    above = series.ranks[series.efficiency > table.SUPERLINEAR]
     if len(above):
         at = ", ".join(f"{n:.0f}" for n in above)
-        yield f"superlinear at {at} ranks, which the model cannot explain"
+        yield f"superlinear at {at} ranks, which the model cannot explain: not fitted"
+
+
+def uneven_ranks(images: float, ranks: Iterable[int]) -> Iterator[str]:
+    """Why those asked for have no row."""
+    if uneven := ", ".join(str(n) for n in sorted({*ranks})):
+        yield f"{images:.0f} images of a step do not divide among {uneven} ranks: no row"
 
 
 def groups(every: Sequence[TableCurve]) -> list[list[TableCurve]]:

@@ -28,11 +28,12 @@ from plots.predict.beyond import CurveModel, LaunchDraws, SharedCores, draw_mean
 from plots.predict.costs import Array
 from plots.predict.curves import FitOptions
 from plots.predict.step import BatchLine, Profile
+from plots.predict.table import SUPERLINEAR
 from plots.read.runs import find_logs
 
 DRAWS = 200  # of the launches, in all
 # above these a point is told and not fitted: no model of an exchange explains it
-WAITS, _FULL, _SUPERLINEAR = 0.05, 0.9, 1.04
+WAITS, _FULL = 0.05, 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +179,7 @@ class _StudyLogs:
                 and (share := shared.longest_wait(n / self._machines(point))) > WAITS
             ):
                 doubts[n] = waiting(float(share))
-            elif n > 1 and efficiency > _SUPERLINEAR:
+            elif n > 1 and efficiency > SUPERLINEAR:
                 doubts[n] = f"superlinear ({100 * efficiency:.1f} %)"
         return doubts
 

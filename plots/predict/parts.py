@@ -114,7 +114,7 @@ def observed_spread(runs: Iterable[Run]) -> tuple[float, str] | None:
             for event in run.events
             if event["event"] == "breakdown" and event["phase"] == "window"
         ]
-        if passes and len(passes[0]) > 1:
+        if passes and len(passes[0]) > 1 and sum(one.shape[1] for one in passes) > 1:
             spread = Spread.of(np.concatenate(passes, axis=1).T)
             stays, changes = 100 * spread.persistent_sd, 100 * spread.transient_sd
             note = f"ranks' passes differ by {stays:.2g} % that stays and {changes:.2g} % that does"

@@ -21,6 +21,7 @@ from plots.predict.stragglers import expected_slowest
 from plots.predict.stream import Buckets, Cycles
 
 _LEVELS = ("ring", "tree", "two_level")  # the fastest is taken, as a library chooses
+SUPERLINEAR = 1.04  # efficiency above which no exchange explains a row
 _DRAWS, _KEPT = 4_000, 1_000
 _LEAST = 400  # draws that the weights of the last round should leave
 _ROUNDS = 8
@@ -173,10 +174,9 @@ def missed_alike(ranks: Array, others: Array) -> Array:
 
 
 def is_fitted(series: Series, most_ranks: float) -> NDArray[np.bool_]:
-    """By row: published, and of few enough ranks."""
-    return np.asarray(
-        (series.ranks > 1) & (series.ranks <= most_ranks) & np.isfinite(series.efficiency)
-    )
+    """By row: published, of few enough ranks, and not superlinear."""
+    few = (series.ranks > 1) & (series.ranks <= most_ranks)
+    return np.asarray(few & (series.efficiency <= SUPERLINEAR))  # nan is not
 
 
 def _likelihood(series: Sequence[Series], logs: Array, most_ranks: float) -> Array:

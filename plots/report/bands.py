@@ -70,12 +70,12 @@ PREDICTIONS = (
 )
 
 
-def crossing(draws: Array, criterion: float) -> str:
-    """At how many ranks of `GRID` efficiency [draw, rank] is below a criterion, in words."""
+def crossing(draws: Array, criterion: float, grid: Array = GRID) -> str:
+    """At how many ranks of `grid` efficiency [draw, rank] is below a criterion, in words."""
 
     def first(efficiency: Array) -> str:
-        below = GRID[efficiency < criterion]
-        return f"{below[0]:,.0f}" if len(below) else f"more than {GRID[-1]:,.0f}"
+        below = grid[efficiency < criterion]
+        return f"{below[0]:,.0f}" if len(below) else f"more than {grid[-1]:,.0f}"
 
     low, middle, high = map(first, np.quantile(draws, BAND, axis=0))
     return f"efficiency falls below {rule(criterion)} at {middle} ranks [{low} to {high}]"

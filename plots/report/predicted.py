@@ -43,7 +43,10 @@ def write(path: Path, options: TableFitOptions, form: str) -> str:
     notes: list[str] = []
     for group in curves.groups(every):
         if not any(one.is_fitted.any() for one in group):
-            notes += [f"{one.name}: no row of few enough ranks, so left out" for one in group]
+            notes += [
+                f"{one.name}: no row of few enough ranks that is not superlinear: left out"
+                for one in group
+            ]
             continue
         fitted = table.fit([one.series for one in group], options.fit_ranks)
         for one in group:
@@ -91,8 +94,12 @@ def _open(
     if missed := ", ".join(str(r.world_size) for r in wrong):
         yield f"the model does not explain {missed} ranks, although fitted to them"
     if options.criterion is not None:
-        grid = replace(one.series, ranks=GRID, efficiency=np.full(len(GRID), np.nan))
-        yield crossing(table.model(grid, fitted.draws), options.criterion)
+        known = {*one.series.ranks[one.is_fitted]}  # what they miss goes on
+        grid = np.array(sorted({*GRID} | known))
+        efficiency = dict(zip(one.series.ranks, one.series.efficiency, strict=True))
+        of_grid = np.array([efficiency[n] if n in known else np.nan for n in grid])
+        draws = table.predict(replace(one.series, ranks=grid, efficiency=of_grid), fitted)
+        yield crossing(draws[:, np.isin(grid, GRID)], options.criterion)
 
 
 def _parameters(group: Sequence[TableCurve], fitted: Fit) -> str:

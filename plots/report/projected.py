@@ -13,6 +13,7 @@ from bench.config import UsageError
 from plots.predict import measured
 from plots.predict.beyond import DOUBLING_SD, Factors, Projection, helps, project, solve
 from plots.predict.costs import Array
+from plots.predict.curves import uneven_ranks
 from plots.predict.measured import StudyCurve, StudyFitOptions
 from plots.report.bands import BAND, BESIDE, GRID, RowWithBand, crossing
 from plots.report.columns import Column, csv, markdown_table
@@ -65,6 +66,7 @@ class HelpRow:
     world_size: int
     change: str
     points: float  # of efficiency, in percent
+    doubt: str  # of these ranks
 
 
 def write(folder: Path, options: StudyFitOptions, form: str) -> str:
@@ -85,25 +87,28 @@ def write(folder: Path, options: StudyFitOptions, form: str) -> str:
     changes = [row for each in zip(every, factors, largest, strict=True) for row in _helps(*each)]
     for one, solved in zip(every, factors, strict=True):
         title = f"{one.name}, {one.curve} scaling"
-        notes += [
-            f"{title}: {note}" for note in (*_uneven(one, options), *one.notes, _words(solved))
-        ]
+        uneven = uneven_ranks(one.images, [n for n in options.ranks if not one.shares(n)])
+        notes += [f"{title}: {note}" for note in (*uneven, *one.notes, _words(solved))]
         if options.criterion is not None:
-            on_grid = project(one.model, one.draws, solved, GRID, np.random.default_rng(0))
-            notes += [f"{title}: {crossing(on_grid.efficiency, options.criterion)}"]
+            notes += [f"{title}: {_crossing(one, solved, options.criterion)}"]
     return _page(folder, rows, pairs, changes, notes, options)
 
 
 def _ranks(one: StudyCurve, options: StudyFitOptions) -> Array:
     """Those measured, and those asked for that have equally many images."""
-    asked = (n for n in options.ranks if n > 1 and one.shares(n))
-    return np.array(sorted({*one.step_s, *asked}), float)
+    targets = (n for n in options.ranks if n > 1 and one.shares(n))
+    return np.array(sorted({*one.step_s, *targets}), float)
 
 
-def _uneven(one: StudyCurve, options: StudyFitOptions) -> Iterator[str]:
-    """Those asked for that have no row, and why."""
-    if uneven := [str(n) for n in options.ranks if not one.shares(n)]:
-        yield f"{one.images} images of a step do not divide among {', '.join(uneven)} ranks: no row"
+def _crossing(one: StudyCurve, factors: Factors, criterion: float) -> str:
+    """Where efficiency falls below the criterion, and from which ranks on that is in doubt."""
+    grid = np.array([n for n in GRID if one.shares(int(n))])
+    if not len(grid):
+        return "its images divide among no power of two, so no criterion is looked for"
+    on_grid = project(one.model, one.draws, factors, grid, np.random.default_rng(0))
+    words = crossing(on_grid.efficiency, criterion, grid)
+    first, doubt = next(((n, why) for n in grid if (why := _doubt(one, n))), (0, ""))
+    return f"{words}; in doubt from {first:,.0f} ranks on: {doubt}" if doubt else words
 
 
 def _rows(one: StudyCurve, projection: Projection) -> Iterator[ProjectedRow]:
@@ -135,11 +140,15 @@ def _rows(one: StudyCurve, projection: Projection) -> Iterator[ProjectedRow]:
 
 
 def _doubt(one: StudyCurve, ranks: float) -> str:
-    """Of a number of ranks: as measured, else as it would be."""
-    if int(ranks) in one.doubts or one.model.shared is None:
+    """Of a number of ranks: as measured, else as it would be, else that of the largest below."""
+    if int(ranks) in one.step_s:
         return one.doubts.get(int(ranks), "")
-    share = float(one.model.shared.longest_wait(np.array([ranks]))[0])
-    return measured.waiting(share) if share > measured.WAITS else ""
+    if one.model.shared is not None:
+        share = float(one.model.shared.longest_wait(np.array([ranks]))[0])
+        if share > measured.WAITS:
+            return measured.waiting(share)
+    largest = max((n for n in one.step_s if n < ranks), default=0)
+    return f"at {largest} ranks {one.doubts[largest]}" if largest in one.doubts else ""
 
 
 def _faster(every: Sequence[StudyCurve], projections: Sequence[Projection]) -> Iterator[FasterRow]:
@@ -176,6 +185,7 @@ def _helps(one: StudyCurve, factors: Factors, ranks: float) -> Iterator[HelpRow]
             world_size=int(ranks),
             change=change,
             points=100 * gain,
+            doubt=_doubt(one, ranks),
         )
 
 
@@ -220,11 +230,13 @@ _HELPS = (
     Column("world_size", "ranks"),
     Column("change", "change", each=True),
     Column("points", "points of efficiency", "{:+.1f}".format),
+    Column("doubt", "doubt"),
 )
 _HEAD = (
     "Runs of at most {most} ranks are fitted, against a plain process. *From* and *to* hold 90 % "
     "of {draws} draws: launches, fits of the link, waits of ranks that share cores, and {doubling} "
-    "for each doubling beyond the fitted ranks. What has a *doubt* is not fitted, and no band is "
+    "for each doubling beyond the fitted ranks; those of exposed seconds hold launches and fits "
+    "alone. What has a *doubt* is not fitted, and no band is "
     "claimed there.{verdict}"
 )
 _FOOT = (

@@ -22,6 +22,9 @@ from plots.report.figures import published as figure
 from plots.report.format import clean, escape, interval, number, percent, rate
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
+_LEAST = {"world_size": 1, "batch_per_rank": 1, "global_batch": 1, "value": 1e-9}
+_MOST = 1e12
+_WORDS = dict.fromkeys(("source", "backend", "quantity", "reducer"), "str")  # '2017' is a name
 _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "bytes", "n")
 
 
@@ -90,20 +93,25 @@ def _points(folder: Path) -> pd.DataFrame:
 def read_points(path: Path) -> pd.DataFrame:
     """One table of points. Raises UsageError where it is none."""
     try:
-        frame = pd.read_csv(path)
-        rows = frame[frame["quantity"] == RATE] if "quantity" in frame else frame
-        sizes = rows["world_size"].dropna() if "world_size" in frame else pd.Series(dtype=float)
-        numbers = rows["value"].dropna() if "value" in frame else pd.Series(dtype=float)
-        if not (pd.to_numeric(sizes) >= 1).all() or not (pd.to_numeric(numbers) > 0).all():
-            raise UsageError(f"{path}: world_size below 1, or images/s of 0 or less; mend the row")
+        frame = pd.read_csv(path, dtype=_WORDS)
+        if missing := [name for name in _NEEDED if name not in frame]:
+            raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
+        rows = frame[frame["quantity"] == RATE]
+        if rows["world_size"].isna().any():
+            raise UsageError(f"{path}: a row of {RATE} has no world_size; mend the row")
+        for name in (name for name in _LEAST if name in frame):
+            numbers, least = pd.to_numeric(rows[name]), _LEAST[name]
+            if not numbers.dropna().between(least, _MOST).all():
+                limits = f"{name} below {least:g} or above {_MOST:g}"
+                raise UsageError(f"{path}: a row of {RATE} has {limits}; mend the row")
+            # other quantities may be words, which make no number
+            frame[name] = pd.to_numeric(frame[name], errors="coerce")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, OSError) as error:
         raise UsageError(f"{path} is no CSV: {error}; mend it, or take it out") from None
     except ValueError as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path}: {error}; numbers alone stand in such columns") from None
-    if missing := [name for name in _NEEDED if name not in frame]:
-        raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
     return frame.reindex(columns=list(_ALL))
 
 

@@ -263,6 +263,24 @@ def test_no_verdict_is_given_where_a_curve_is_in_doubt(
     assert all("cannot tell | ranks of a node wait" in row for row in rows)
 
 
+def test_a_doubt_goes_on_where_nothing_larger_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study(tmp_path, (1, 2, 4))
+    (tmp_path / "link.toml").write_text(STATED)
+    for path in (tmp_path / "runs").glob("*-w4.jsonl"):
+        logs.edit(
+            path, '"input_seconds": [0.0, 0.0, 0.0, 0.0]', '"input_seconds": [0.2, 0.2, 0.2, 0.2]'
+        )
+    words = ("--link", str(tmp_path / "link.toml"), "--ranks", "64")
+    doubts = predicted(tmp_path, *words)["doubt"].fillna("")
+    assert [doubts["ddp/mpi"][n] for n in (2,)] == [""]
+    assert "waits for input" in doubts["ddp/mpi"][4]
+    assert doubts["ddp/mpi"][64] == f"at 4 ranks {doubts['ddp/mpi'][4]}"
+    assert main(["predict", str(tmp_path), *words, "--criterion", "75"]) == 0
+    assert "; in doubt from 4 ranks on: " in capsys.readouterr().out
+
+
 def test_a_short_wait_is_in_the_band(tmp_path: Path) -> None:
     (tmp_path / "link.toml").write_text(STATED)
     widths = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +194,51 @@ def test_another_batch_is_no_row_of_the_curve(
     assert "| 8 |" not in page
 
 
+def lines(backend: str, batches: str, rates: Mapping[int, float]) -> str:
+    source = "a ResNet-50"
+    rows = [f"{source},{backend},{n},{batches},images_per_s,{r},1,one" for n, r in rates.items()]
+    return "\n".join(rows) + "\n"
+
+
+def test_a_superlinear_row_is_named_and_not_fitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD + lines("ddp", "64,", {1: 100, 2: 220, 4: 396, 8: 776}))
+    page = predict(capsys, "--from", str(path))
+    assert "superlinear at 2 ranks, which the model cannot explain: not fitted" in page
+    assert re.findall(r"\| (\d) \| (fitted|predicted) \|", page) == [
+        ("2", "predicted"),
+        ("4", "fitted"),
+        ("8", "fitted"),
+    ]
+
+
+def test_a_backend_is_known_with_its_transport_and_in_capitals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    names = ("horovod", "Horovod", "horovod/nccl")
+    rates = {1: 100, 2: 190, 4: 370, 16: 1200}
+    path.write_text(HEAD + "".join(lines(name, "64,", rates) for name in names))
+    words = ["--ranks", "64", "--format", "csv"]
+    rows = pd.read_csv(io.StringIO(predict(capsys, "--from", str(path), *words)))
+    far = rows[rows["world_size"] == 64].set_index("backend")["predicted_efficiency"]
+    assert {*far.index} == {*names}
+    assert len({*far}) == 1
+
+
+def test_ranks_that_do_not_divide_a_steps_images_have_no_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD + lines("ddp", ",256", {1: 100, 2: 190, 4: 350}))
+    page = predict(capsys, "--from", str(path), "--ranks", "3,8")
+    assert "256 images of a step do not divide among 3 ranks: no row" in page
+    assert "| 8 | predicted |" in page
+    assert "| 3 | predicted |" not in page
+
+
 def test_a_profile_that_is_none_is_named_by_its_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", "--from", str(HOROVOD), "--profile", str(HOROVOD)]) == 2
     assert capsys.readouterr().err.startswith(f"error: profile='{HOROVOD}' is no timeline")
@@ -205,8 +252,22 @@ def test_a_profile_that_is_none_is_named_by_its_option(capsys: pytest.CaptureFix
         (f"{HEAD}x,ddp,1,64,,images_per_s,10,1,one\n", "has two rows of at most 16 ranks; use"),
         (f"{HEAD}x,ddp,0,64,,images_per_s,10,1,one\n", "world_size below 1"),
         (f"{HEAD}x,ddp,two,64,,images_per_s,10,1,one\n", "numbers alone stand in such columns"),
+        (f"{HEAD}x,ddp,,64,,images_per_s,10,1,one\n", "images_per_s has no world_size"),
+        (f"{HEAD}x,ddp,inf,64,,images_per_s,10,1,one\n", "world_size below 1 or above 1e+12"),
+        (f"{HEAD}x,ddp,1,0,,images_per_s,10,1,one\n", "batch_per_rank below 1"),
+        (f"{HEAD}x,ddp,1,many,,images_per_s,10,1,one\n", "numbers alone stand in such columns"),
     ],
-    ids=["empty", "columns", "one row", "no ranks", "words"],
+    ids=[
+        "empty",
+        "columns",
+        "one row",
+        "no ranks",
+        "words",
+        "blank",
+        "endless",
+        "no batch",
+        "batch",
+    ],
 )
 def test_a_table_that_tells_nothing_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
