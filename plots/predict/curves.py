@@ -90,7 +90,7 @@ def curves(points: pd.DataFrame, options: TableFitOptions) -> Iterator[TableCurv
         if rates.empty:
             continue
         targets = [n for n in options.ranks if n > base_ranks]
-        ranks = sorted({*rates.index, *(n for n in targets if curve == "weak" or batch % n == 0)})
+        ranks = sorted({*rates.index, *(n for n in targets if divides(curve, batch, n))})
         alike = grouped_alike.get_group((source, curve, backend))
         profile, assumed = _profile(source, options)
         exchange, also = _exchange(backend, options)
@@ -167,6 +167,11 @@ def _not_explained(series: Series) -> Iterator[str]:
     if len(above):
         at = ", ".join(f"{n:.0f}" for n in above)
         yield f"superlinear at {at} ranks, which the model cannot explain: not fitted"
+
+
+def divides(curve: str, images: float, ranks: float) -> bool:
+    """Whether so many ranks have equally many images of a step."""
+    return curve != "strong" or images % ranks == 0
 
 
 def uneven_ranks(images: float, ranks: Iterable[int]) -> Iterator[str]:

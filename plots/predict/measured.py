@@ -26,7 +26,7 @@ from plots.analyse.runs import Loaded, load, require
 from plots.predict import link, parts
 from plots.predict.beyond import CurveModel, LaunchDraws, SharedCores, draw_means
 from plots.predict.costs import Array
-from plots.predict.curves import FitOptions
+from plots.predict.curves import FitOptions, divides
 from plots.predict.step import BatchLine, Profile
 from plots.predict.table import SUPERLINEAR
 from plots.read.runs import find_logs
@@ -64,7 +64,7 @@ class StudyCurve:
 
     def shares(self, ranks: int) -> bool:
         """Whether so many ranks have equally many images of a step."""
-        return self.curve != "strong" or self.images % ranks == 0
+        return divides(self.curve, self.images, ranks)
 
 
 def waiting(share: float) -> str:

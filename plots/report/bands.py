@@ -12,6 +12,7 @@ from plots.report.format import percent, rate, rule
 from plots.report.tables import BATCH, POINT, with_interval
 
 BAND = (0.05, 0.5, 0.95)  # of the draws: 90 % around the median
+NO_GRID = "its images divide among no power of two, so no criterion is looked for"
 GRID: Array = 2.0 ** np.arange(1, 13, dtype=float)  # ranks at which a criterion is looked for
 
 
@@ -72,6 +73,8 @@ PREDICTIONS = (
 
 def crossing(draws: Array, criterion: float, grid: Array = GRID) -> str:
     """At how many ranks of `grid` efficiency [draw, rank] is below a criterion, in words."""
+    if not len(grid):
+        return NO_GRID
 
     def first(efficiency: Array) -> str:
         below = grid[efficiency < criterion]

@@ -95,11 +95,13 @@ def _open(
         yield f"the model does not explain {missed} ranks, although fitted to them"
     if options.criterion is not None:
         known = {*one.series.ranks[one.is_fitted]}  # what they miss goes on
-        grid = np.array(sorted({*GRID} | known))
+        even = {n for n in GRID if curves.divides(one.curve, one.batch, n)}
+        grid = np.array(sorted(even | known))
         efficiency = dict(zip(one.series.ranks, one.series.efficiency, strict=True))
         of_grid = np.array([efficiency[n] if n in known else np.nan for n in grid])
         draws = table.predict(replace(one.series, ranks=grid, efficiency=of_grid), fitted)
-        yield crossing(draws[:, np.isin(grid, GRID)], options.criterion)
+        inside = np.isin(grid, [*even])
+        yield crossing(draws[:, inside], options.criterion, grid[inside])
 
 
 def _parameters(group: Sequence[TableCurve], fitted: Fit) -> str:

@@ -15,7 +15,7 @@ from plots.predict.beyond import DOUBLING_SD, Factors, Projection, helps, projec
 from plots.predict.costs import Array
 from plots.predict.curves import uneven_ranks
 from plots.predict.measured import StudyCurve, StudyFitOptions
-from plots.report.bands import BAND, BESIDE, GRID, RowWithBand, crossing
+from plots.report.bands import BAND, BESIDE, GRID, NO_GRID, RowWithBand, crossing
 from plots.report.columns import Column, csv, markdown_table
 from plots.report.format import escape, rule
 
@@ -104,7 +104,7 @@ def _crossing(one: StudyCurve, factors: Factors, criterion: float) -> str:
     """Where efficiency falls below the criterion, and from which ranks on that is in doubt."""
     grid = np.array([n for n in GRID if one.shares(int(n))])
     if not len(grid):
-        return "its images divide among no power of two, so no criterion is looked for"
+        return NO_GRID
     on_grid = project(one.model, one.draws, factors, grid, np.random.default_rng(0))
     words = crossing(on_grid.efficiency, criterion, grid)
     first, doubt = next(((n, why) for n in grid if (why := _doubt(one, n))), (0, ""))

@@ -233,7 +233,8 @@ def test_ranks_that_do_not_divide_a_steps_images_have_no_row(
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_text(HEAD + lines("ddp", ",256", {1: 100, 2: 190, 4: 350}))
-    page = predict(capsys, "--from", str(path), "--ranks", "3,8")
+    page = predict(capsys, "--from", str(path), "--ranks", "3,8", "--criterion", "1")
+    assert "efficiency falls below 1 % at more than 256 ranks" in page
     assert "256 images of a step do not divide among 3 ranks: no row" in page
     assert "| 8 | predicted |" in page
     assert "| 3 | predicted |" not in page
