@@ -90,15 +90,19 @@ def fit(sizes: Sequence[float], seconds: Sequence[float]) -> list[CostLine]:
 def line(x: Sequence[float], t: Sequence[float]) -> tuple[CostLine, float]:
     """The line, neither of whose parts is negative, and its sum of relative squares."""
     import numpy as np  # here: ranks that only measure read this file, and load torch first
-    from scipy.optimize import nnls
 
-    weighted = np.array([[1 / seconds, size / seconds] for size, seconds in zip(x, t, strict=True)])
-    scale = weighted.max(axis=0)  # the columns are many orders of magnitude apart
-    parts, lost = nnls(weighted / scale, np.ones(len(x)))
+    times, ones = np.array(t, float), np.ones(len(x))
+    columns = np.stack([1 / times, np.array(x, float) / times], axis=1)
+    scale = columns.max(axis=0)  # many orders of magnitude apart
+    scaled = columns / scale
+    parts = np.linalg.lstsq(scaled, ones)[0]
+    if parts.min() < 0:  # then one part alone is the least of what is allowed
+        alone = np.diag(ones @ scaled / (scaled**2).sum(axis=0))
+        parts = min(alone, key=lambda way: float(np.sum((scaled @ way - 1) ** 2)))
+    off = scaled @ parts - 1
     latency, per_byte = (float(part) for part in parts / scale)
-    worst = float(np.max(np.abs(weighted @ (parts / scale) - 1)))
-    ends = {"first_bytes": x[0], "last_bytes": x[-1]}
-    return CostLine(**ends, latency_s=latency, s_per_byte=per_byte, worst=worst), float(lost) ** 2
+    ends = {"first_bytes": x[0], "last_bytes": x[-1], "worst": float(np.abs(off).max())}
+    return CostLine(**ends, latency_s=latency, s_per_byte=per_byte), float(off @ off)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Cost = Callable[[Array | float], Array]  # seconds of messages of so many bytes, by row
 
 _TREE_SHARE = 0.92  # of the bandwidth, which a tree reaches (NCCL, src/graph/tuning.cc)
 
@@ -26,24 +27,24 @@ class Terms:
     network_steps: Array
     network_volume: Array
 
-    def seconds(
+    def line(
         self,
-        size: Array | float,
         latency_s: Array | float,
         bytes_per_s: Array | float,
         node_latency_s: Array | float,
         node_bytes_per_s: Array | float,
-    ) -> Array:
-        """Of a message of `size` bytes, by ranks: both levels one after the other."""
-        node = self.node_steps * node_latency_s + self.node_volume * size / node_bytes_per_s
-        network = self.network_volume * size / bytes_per_s
-        return np.asarray(node + self.network_steps * latency_s + network)
+    ) -> tuple[Array, Array]:
+        """Seconds at no bytes, and seconds per byte, by ranks: both levels one after the other."""
+        start_s = self.node_steps * node_latency_s + self.network_steps * latency_s
+        s_per_byte = self.node_volume / node_bytes_per_s + self.network_volume / bytes_per_s
+        return start_s, s_per_byte
 
-    def step_bytes(self, size: Array | float) -> Array:
-        """Mean bytes of a step; those of the message where there is no step."""
+    @property
+    def step_share(self) -> Array:
+        """Mean bytes of a step per byte of the message; 1 where there is no step."""
         steps = self.node_steps + self.network_steps
         share = (self.node_volume + self.network_volume) / np.maximum(steps, 1)
-        return np.asarray(size * np.where(steps > 0, share, 1.0))
+        return np.where(steps > 0, share, 1.0)
 
 
 # of numbers of ranks, and ranks per node, of which the last may have fewer

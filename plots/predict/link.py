@@ -17,7 +17,7 @@ from bench.study import collectives
 from bench.study.collectives import CostLine, Measured
 from bench.study.definition import StrictTable
 from bench.study.files import read as read_table
-from plots.predict.costs import ALGORITHMS, Array, Terms
+from plots.predict.costs import ALGORITHMS, Array, Cost, Terms
 
 _KIND = "all_reduce"
 _LEAST = 0.05  # of the seconds over several nodes: what is left for the links between them
@@ -39,13 +39,13 @@ class Regime(StrictTable):
     start_seconds: LatencySeconds = Field(0.0, description="of every collective, at any size")
     first_step_bytes: float = Field(0.0, ge=0, description="bytes of a step from which it holds")
 
-    def seconds(self, terms: Terms, size: Array | float) -> Array:
-        """Of a message of `size` bytes, by ranks; nothing where nothing is sent."""
+    def line(self, terms: Terms) -> tuple[Array, Array]:
+        """Seconds of a message of no bytes, and per byte, by ranks; no start if nothing is sent."""
         near, rate = self.node_latency_seconds, self.node_bytes_per_s
         near, rate = self.latency_seconds if near is None else near, rate or self.bytes_per_s
-        sent = terms.seconds(size, self.latency_seconds, self.bytes_per_s, near, rate)
+        start_s, s_per_byte = terms.line(self.latency_seconds, self.bytes_per_s, near, rate)
         busy = terms.node_volume + terms.network_volume > 0
-        return np.asarray(sent + np.where(busy, self.start_seconds, 0.0))
+        return start_s + np.where(busy, self.start_seconds, 0.0), s_per_byte
 
 
 class Link(StrictTable):
@@ -73,16 +73,28 @@ class Link(StrictTable):
 
     def seconds(self, size: Array | float, ranks: Array) -> Array:
         """Of one all-reduce of `size` bytes over `ranks`, both of one shape, or the size alone."""
-        firsts = np.unique([regime.first_step_bytes for regime in self.regimes])
-        best = np.full(np.broadcast_shapes(np.shape(size), ranks.shape), np.inf)
+        return self.over(ranks)(size)
+
+    def over(self, ranks: Array) -> Cost:
+        """Those seconds by size; what is of the ranks alone is worked out once for all sizes."""
+        firsts = sorted({regime.first_step_bytes for regime in self.regimes})
+        ends = dict(zip(firsts, [*firsts[1:], np.inf], strict=True))
+        lines = []
         for name in self.algorithms:
             terms = ALGORITHMS[name](ranks, self.ranks_per_node)
-            begin = firsts[np.searchsorted(firsts, terms.step_bytes(size), "right") - 1]
             for regime in self.regimes:
-                holds = begin == regime.first_step_bytes
-                seconds = np.where(holds, regime.seconds(terms, size), np.inf)
-                best = np.minimum(best, seconds)
-        return best
+                first = regime.first_step_bytes
+                lines.append((terms.step_share, first, ends[first], *regime.line(terms)))
+
+        def seconds(size: Array | float) -> Array:
+            best = np.array(np.inf)
+            for share, first, end, start_s, s_per_byte in lines:
+                step_bytes = size * share
+                holds = (first <= step_bytes) & (step_bytes < end)
+                best = np.minimum(best, np.where(holds, start_s + s_per_byte * size, np.inf))
+            return best
+
+        return seconds
 
     def relative_errors(self, sweeps: Sequence[Measured]) -> Array:
         """Of every median all-reduce: this link's seconds over those measured, minus 1."""
@@ -144,7 +156,7 @@ def resampled(
 def _fitted(rows: tuple[Array, Array, Array], name: str, source: str, per_node: int) -> Link:
     size, ranks, seconds = rows
     terms = ALGORITHMS[name](ranks, per_node)
-    inside, step_bytes = terms.network_steps == 0, terms.step_bytes(size)
+    inside, step_bytes = terms.network_steps == 0, size * terms.step_share
     node, rest_s, steps = None, seconds, terms.network_steps
     if inside.any():  # what is known of a node is taken off what several take
         node = _Level.of(step_bytes[inside], terms.node_steps[inside], seconds[inside])

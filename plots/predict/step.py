@@ -98,13 +98,13 @@ def predict(
 
     No exchange is waited for where it costs nothing, as on one rank.
     """
-    operations = exchange.run(
-        profile.sizes,
-        profile.arrival_s,
-        factors,
-        lambda size: exchange_factors * link.seconds(size, ranks),
-    )
-    costs = link.seconds(profile.sizes.sum(), ranks) > 0
+    alone = link.over(ranks)
+
+    def cost(size: Array | float) -> Array:
+        return exchange_factors * alone(size)
+
+    operations = exchange.run(profile.sizes, profile.arrival_s, factors, cost)
+    costs = alone(profile.sizes.sum()) > 0
     return step_times(profile, factors, np.where(costs, operations.last_end_s, 0.0))
 
 

@@ -6,16 +6,14 @@ times, and `cost` gives the seconds of messages, one size for each row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
 from bench.backends.buckets import cut, limits
-from plots.predict.costs import Array
-
-Cost = Callable[[Array], Array]
+from plots.predict.costs import Array, Cost
 
 _HAIR = 1e-9  # of a cycle: a gradient that becomes ready with a tick is seen by it
 
@@ -84,6 +82,8 @@ class Cycles:
     def run(self, sizes: Array, ready_s: Array, factors: Array, cost: Cost) -> Operations:
         """As `Buckets.run`. Rows advance together, by one reduction in each round."""
         totals = np.concatenate([[0.0], np.cumsum(sizes)])
+        # by gradients reduced: the next that does not fit into one fused reduction
+        full = np.searchsorted(totals, totals + self.fusion_bytes, "right") - 1
         negotiation = np.broadcast_to(self.negotiation_s, factors.shape)
         period = np.maximum(self.cycle_s, negotiation)  # of a tick that finds nothing
         done = seen = np.zeros(factors.shape, int)  # gradients reduced, and those of the tick
@@ -99,8 +99,7 @@ class Cycles:
             tick = np.where(active & (done == seen), following, tick)
             visible = (tick + _HAIR * period) / factors
             seen = np.where(done == seen, np.searchsorted(ready_s, visible, "right"), seen)
-            fitting = np.searchsorted(totals, totals[done] + self.fusion_bytes, "right") - 1
-            after = np.where(active, np.maximum(first + 1, np.minimum(fitting, seen)), done)
+            after = np.where(active, np.maximum(first + 1, np.minimum(full[done], seen)), done)
             size = totals[after] - totals[done]
             copies = np.where(after - done > 1, 2 * size / self.copy_bytes_per_s, 0.0)
             start = np.where(active, np.maximum(tick + negotiation, end), end)

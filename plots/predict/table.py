@@ -106,12 +106,12 @@ def model(series: Series, draws: dict[str, Array]) -> Array:
     batch = share + (1 - share) / p if series.strong else np.ones_like(p)
     factors = np.where(p > 1, rows["slowdown"] * slowest, 1.0) * batch
 
+    latency, rate, near = rows["latency_s"], rows["bytes_per_s"], rows["node_speed"]
     terms = [ALGORITHMS[name](p, series.ranks_per_node) for name in _LEVELS]
+    lines = [t.line(latency, rate, latency / near, rate * near) for t in terms]
 
-    def cost(size: Array) -> Array:
-        latency, rate, near = rows["latency_s"], rows["bytes_per_s"], rows["node_speed"]
-        levels = (latency, rate, latency / near, rate * near)
-        return np.asarray(np.minimum.reduce([t.seconds(size, *levels) for t in terms]))
+    def cost(size: Array | float) -> Array:
+        return np.asarray(np.minimum.reduce([start_s + x * size for start_s, x in lines]))
 
     profile = series.profile
     end_s = series.exchange.run(profile.sizes, profile.arrival_s, factors, cost).last_end_s

@@ -6,14 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from bench.backends.catalogue import PLAIN, engines, frameworks
 from bench.backends.collectives import Collectives
 from bench.backends.protocol import Backend
 from bench.config import UsageError
-from bench.study.collectives import KINDS, Timed, bus_factor, fit, read
+from bench.study.collectives import KINDS, Timed, bus_factor, fit, line, read
 from bench.tools.collectives.command import COPIES, SIZES, fitting, in_bytes, parse
 from bench.tools.collectives.measure import time_one
 from bench.train.device import Cpu
@@ -47,6 +51,21 @@ def test_few_sizes_make_one_line_and_no_part_of_it_is_negative() -> None:
     assert (line.s_per_byte, line.bytes_per_s) == (0.0, None)
     assert 1 < line.latency_s < 2
     assert fit([1000], [1.0]) == []
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e9), st.floats(1e-6, 10)), min_size=2, max_size=30))
+def test_a_line_is_the_least_of_those_without_a_negative_part(
+    times: list[tuple[float, float]],
+) -> None:
+    """As scipy's solver finds it, which takes most of a second to import."""
+    x, t = (np.array(values) for values in zip(*times, strict=True))
+    columns = np.stack([1 / t, x / t], axis=1)
+    _, least = nnls(columns / columns.max(axis=0), np.ones(len(x)))
+    cost, lost = line(x.tolist(), t.tolist())
+    assert lost == pytest.approx(least**2, rel=1e-6, abs=1e-9)
+    assert min(cost.latency_s, cost.s_per_byte) >= 0
+    off = (cost.latency_s + cost.s_per_byte * x) / t - 1
+    assert np.sum(off**2) == pytest.approx(lost, rel=1e-6, abs=1e-9)
 
 
 def test_options() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plots.predict.costs import Array
+from plots.predict.costs import Array, Cost
 from plots.predict.step import Profile, StepTimes, step_times
-from plots.predict.stream import Buckets, Cost, Cycles, Operations
+from plots.predict.stream import Buckets, Cycles, Operations
 
 MB = 10**6
 ONE = np.array([1.0])
