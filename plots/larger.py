@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from bench.config import UsageError
 from bench.options import Shown, option, split_commas
 from bench.shell import Command
+from bench.streams import say
 from plots.require import NewFile, require_folder
 
 _OF_TABLES = ("ranks_per_node", "cycle_ms", "fusion_mib")
@@ -50,10 +51,12 @@ class PredictRanks(Command):
 
         if (self.study is None) == (self.table is None):
             raise UsageError("name either a study's folder, results/STUDY, or --from TABLE.csv")
-        text = self._of_study(self.study) if self.study else self._of_table()
+        text, notes = self._of_study(self.study) if self.study else self._of_table()
+        for note in notes:
+            say(f"note: {note}")
         print(write_whole(self.out, text.encode()) if self.out else text.rstrip("\n"))
 
-    def _of_study(self, study: Path) -> str:
+    def _of_study(self, study: Path) -> tuple[str, list[str]]:
         if used := [name for name in _OF_TABLES if name in self.model_fields_set]:
             named = used[0].replace("_", "-")
             raise UsageError(
@@ -65,7 +68,7 @@ class PredictRanks(Command):
         options = StudyFitOptions(**self._alike(), link=self.link)
         return write(require_folder(study), options, self.form)
 
-    def _of_table(self) -> str:
+    def _of_table(self) -> tuple[str, list[str]]:
         if self.link is not None:
             raise UsageError("--link is of a study: of a table the link is fitted; leave it out")
         from plots.predict.curves import TableFitOptions

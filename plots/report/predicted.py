@@ -33,8 +33,10 @@ class Predicted(RowWithBand):
     batch: float
 
 
-def write(path: Path, options: TableFitOptions, form: str) -> str:
-    """The page, or its rows as CSV. Raises UsageError where no curve has a row to be fitted."""
+def write(path: Path, options: TableFitOptions, form: str) -> tuple[str, list[str]]:
+    """The page; or its rows as CSV, and the notes of the page. Raises UsageError where no curve
+    has a row to be fitted.
+    """
     every = list(curves.curves(scaled(read_points(path)), options))
     if not any(one.is_fitted.any() for one in every):
         limit = f"no curve of it has two rows of at most {options.fit_ranks} ranks"
@@ -59,7 +61,9 @@ def write(path: Path, options: TableFitOptions, form: str) -> str:
             notes.append(
                 f"{group[0].name}: {fitted.effective:.0f} draws carry this fit: distrust it"
             )
-    return csv(_COLUMNS, rows) if form == "csv" else _page(path, rows, notes, options)
+    if form == "csv":
+        return csv(_COLUMNS, rows), notes
+    return _page(path, rows, notes, options), []
 
 
 def _rows(one: TableCurve, fitted: Fit) -> Iterator[Predicted]:

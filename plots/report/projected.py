@@ -69,8 +69,10 @@ class HelpRow:
     doubt: str  # of these ranks
 
 
-def write(folder: Path, options: StudyFitOptions, form: str) -> str:
-    """The page, or its rows as CSV. Raises UsageError where no curve can be predicted."""
+def write(folder: Path, options: StudyFitOptions, form: str) -> tuple[str, list[str]]:
+    """The page; or its rows as CSV, and the notes of the page. Raises UsageError where no curve
+    can be predicted.
+    """
     every, notes = measured.curves(folder, options)
     if not every:
         raise UsageError(f"{folder}: no curve can be predicted: {'; '.join(notes)}")
@@ -80,18 +82,18 @@ def write(folder: Path, options: StudyFitOptions, form: str) -> str:
         for seed, (one, solved) in enumerate(zip(every, factors, strict=True))
     ]
     rows = [row for one, p in zip(every, projections, strict=True) for row in _rows(one, p)]
-    if form == "csv":
-        return csv(_COLUMNS, rows)
-    pairs = [*_faster(every, projections)]
-    largest = [float(p.ranks[-1]) for p in projections]
-    changes = [row for each in zip(every, factors, largest, strict=True) for row in _helps(*each)]
     for one, solved in zip(every, factors, strict=True):
         title = f"{one.name}, {one.curve} scaling"
         uneven = uneven_ranks(one.images, [n for n in options.ranks if not one.shares(n)])
         notes += [f"{title}: {note}" for note in (*uneven, *one.notes, _words(solved))]
         if options.criterion is not None:
             notes += [f"{title}: {_crossing(one, solved, options.criterion)}"]
-    return _page(folder, rows, pairs, changes, notes, options)
+    if form == "csv":
+        return csv(_COLUMNS, rows), notes
+    pairs = [*_faster(every, projections)]
+    largest = [float(p.ranks[-1]) for p in projections]
+    changes = [row for each in zip(every, factors, largest, strict=True) for row in _helps(*each)]
+    return _page(folder, rows, pairs, changes, notes, options), []
 
 
 def _ranks(one: StudyCurve, options: StudyFitOptions) -> Array:

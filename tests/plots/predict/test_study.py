@@ -126,6 +126,10 @@ def test_the_page_answers_who_what_and_where(
     assert "link fitted: ddp/mpi on 2 ranks of Test CPU @ 2 GHz, as a ring, 0 % off" in page
     assert page.count("link fitted: ddp/mpi") == 2, "what waits for a tick times no link"
     assert "stretched to the measured one" in page
+    assert main(["predict", str(measured), *words, "--format", "csv"]) == 0
+    notes = capsys.readouterr().err.splitlines()
+    assert notes
+    assert all(note.replace("note: ", "- ", 1) in page for note in notes), "beside the rows"
 
 
 def test_nodes_beyond_a_study_of_one_are_joined_as_their_own_sweeps_say(

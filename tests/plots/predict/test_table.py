@@ -238,6 +238,24 @@ def test_ranks_that_do_not_divide_a_steps_images_have_no_row(
     assert "256 images of a step do not divide among 3 ranks: no row" in page
     assert "| 8 | predicted |" in page
     assert "| 3 | predicted |" not in page
+    assert main(["predict", "--from", str(path), "--ranks", "3,8", "--format", "csv"]) == 0
+    rows, notes = capsys.readouterr()
+    assert [*pd.read_csv(io.StringIO(rows))["world_size"]] == [2, 4, 8]
+    assert "256 images of a step do not divide among 3 ranks: no row" in notes, "beside the rows"
+
+
+def test_the_criterion_is_crossed_where_the_rows_cross_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(HEAD + lines("ddp", "64,", {1: 100, 2: 170, 4: 300, 8: 540}))
+    words = ["--from", str(path), "--ranks", "16,32,64,128,256,512,1024", "--criterion", "60"]
+    assert main(["predict", *words, "--format", "csv"]) == 0
+    text, notes = capsys.readouterr()
+    efficiency = pd.read_csv(io.StringIO(text)).set_index("world_size")["predicted_efficiency"]
+    below = efficiency.index[efficiency < 0.6].min()
+    assert 8 < below < 1024
+    assert f"efficiency falls below 60 % at {below:,} ranks" in notes
 
 
 def test_a_profile_that_is_none_is_named_by_its_option(capsys: pytest.CaptureFixture[str]) -> None:
