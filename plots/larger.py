@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,7 +11,6 @@ from pydantic import BeforeValidator, Field
 from bench.config import UsageError
 from bench.options import Shown, option, split_commas
 from bench.shell import Command
-from bench.streams import say
 from plots.require import NewFile, require_folder
 
 _OF_TABLES = ("ranks_per_node", "cycle_ms", "fusion_mib")
@@ -53,7 +53,7 @@ class PredictRanks(Command):
             raise UsageError("name either a study's folder, results/STUDY, or --from TABLE.csv")
         text, notes = self._of_study(self.study) if self.study else self._of_table()
         for note in notes:
-            say(f"note: {note}")
+            print(f"note: {note}", file=sys.stderr)
         print(write_whole(self.out, text.encode()) if self.out else text.rstrip("\n"))
 
     def _of_study(self, study: Path) -> tuple[str, list[str]]:
