@@ -52,7 +52,7 @@ class PredictRanks(Command):
         if (self.study is None) == (self.table is None):
             raise UsageError("name either a study's folder, results/STUDY, or --from TABLE.csv")
         text, notes = self._of_study(self.study) if self.study else self._of_table()
-        for note in notes:
+        for note in dict.fromkeys(notes):
             print(f"note: {note}", file=sys.stderr)
         print(write_whole(self.out, text.encode()) if self.out else text.rstrip("\n"))
 
