@@ -14,7 +14,7 @@ import pytest
 from bench.config import RunConfig
 from bench.launch.agreement import disagreement, flat, shared_fields
 from bench.record import read_run
-from tests.bench.ranks import ROOT, bench, mpirun, run, torchrun
+from tests.bench.ranks import ROOT, bench, mpirun, run, thorough, torchrun
 
 CONFIG = shared_fields(RunConfig(backend="horovod", world_size=2, batch_per_rank=2))
 TINY = ["--model", "tests.bench.tiny:plain", "--dataset", "digits", "--world-size", "2"]
@@ -81,8 +81,10 @@ def two(
     ("cell", "option", "values"),
     [
         ("ddp/mpi", "--steps-per-window", ("2", "3")),
-        ("horovod/mpi", "--model", ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")),
-        ("ddp/gloo", "--precision", ("float32", "bf16-mixed")),
+        thorough(
+            "horovod/mpi", "--model", ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
+        ),
+        thorough("ddp/gloo", "--precision", ("float32", "bf16-mixed")),
         ("horovod/gloo", "--seed", ("0", "1")),
     ],
 )

@@ -18,7 +18,7 @@ import pytest
 
 from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, TurnTable
 from bench.record import Run, read_run
-from tests.bench.ranks import ROOT, environment, mpirun
+from tests.bench.ranks import ROOT, environment, mpirun, thorough
 
 pytestmark = pytest.mark.ranks
 
@@ -30,10 +30,8 @@ TINY += ["--lead-in-steps", "2"]
 LIMIT_S = 300.0  # of a launch on a machine that does much else
 LOOK_S = 0.005
 FEW = 10  # looks at a turn that tell nothing of it
-LAUNCHES = {
-    "two, with loading processes": ["ddp/mpi", "horovod/mpi"],
-    "three, one with a server": ["ddp/gloo", "ps/mpi", "horovod/gloo"],
-}
+TWO, THREE = "two, with loading processes", "three, one with a server"
+LAUNCHES = {TWO: ["ddp/mpi", "horovod/mpi"], THREE: ["ddp/gloo", "ps/mpi", "horovod/gloo"]}
 
 
 class Process(NamedTuple):
@@ -150,7 +148,7 @@ def watch(cells: list[str], folder: Path) -> Watched:
     return Watched(len(cells), processes, looks, list(map(read_run, logs)))
 
 
-@pytest.fixture(scope="module", params=LAUNCHES)
+@pytest.fixture(scope="module", params=[TWO, thorough(THREE)])
 def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
     return watch(LAUNCHES[request.param], tmp_path_factory.mktemp("launch"))
 

@@ -18,6 +18,7 @@ from bench.data import batches, describe, load_images
 from bench.data.dataset import Indices
 from bench.data.on_disk import Arrays
 from tests.bench import disk
+from tests.bench.ranks import thorough
 
 SAMPLES = 20
 LABELS = [index % 10 for index in range(SAMPLES)]
@@ -211,7 +212,7 @@ def test_an_unreadable_jpeg_fails_the_run_with_its_path(
 
 # one that is ended while it makes its next batch may abort; what it made before is what counts
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("dataset", ["cifar10", "imagefolder"])
+@pytest.mark.parametrize("dataset", [thorough("cifar10"), "imagefolder"])
 def test_the_same_bits_whatever_the_ranks_and_loading_processes(
     dataset: str, tmp_path: Path
 ) -> None:

@@ -60,22 +60,21 @@ CAUSES = {
     r"\d+ has ended",
 }
 # the same fault in rank 0 needs another to tell of it where it cannot
-IN_RANK_0 = [("SIGKILL", "ddp/gloo", 0), ("SIGKILL", "horovod/mpi", 0), ("raise", "ddp/gloo", 0)]
-IN_RANK_0 += [("SIGSTOP", "ddp/mpi", 0), ("SIGSTOP", "horovod/gloo", 0)]
-# each of these has a neighbour in the list that takes the same way in every backend; the two cells
-# hold both backends and both transports
-IN_TWO_CELLS = dict.fromkeys(("raise without words", "os._exit(3)", "hung loader"), CELLS[::3])
-IN_TWO_CELLS |= dict.fromkeys(("KeyboardInterrupt", "sys.exit(3)", "killed loader"), CELLS[1:3])
-# what a backend and a transport make of a silent rank is theirs; of the other faults two cells do
-IN_ALL_CELLS = ("SIGKILL", "SIGSTOP")
+IN_RANK_0 = [("SIGKILL", "horovod/mpi", 0), ("raise", "ddp/gloo", 0), ("SIGSTOP", "ddp/mpi", 0)]
+IN_RANK_0 += [thorough("SIGKILL", "ddp/gloo", 0), thorough("SIGSTOP", "horovod/gloo", 0)]
+# cells in which every run of the tests has a fault: two, of both backends and both transports,
+# or one where a neighbour in the list takes the same way in every backend
+IN_CELLS: dict[str, tuple[str, ...]] = dict.fromkeys(CAUSES, CELLS[::3])
+IN_CELLS |= {"KeyboardInterrupt": CELLS[1:2], "sys.exit(3)": CELLS[2:3], "SIGKILL": CELLS[1:3]}
+IN_CELLS |= {"raise without words": CELLS[3:], "os._exit(3)": CELLS[:1]}
+IN_CELLS |= {"hung loader": CELLS[3:], "killed loader": CELLS[1:2]}
 CASES = [
-    (fault, cell, 1)
-    if fault in (*IN_TWO_CELLS, *IN_ALL_CELLS) or cell in CELLS[::3]
-    else thorough(fault, cell, 1)
+    (fault, cell, 1) if cell in IN_CELLS[fault] else thorough(fault, cell, 1)
     for fault in CAUSES
-    for cell in IN_TWO_CELLS.get(fault, CELLS)
+    for cell in CELLS
     if fault != "loader killed while it is told"
-] + IN_RANK_0
+]
+CASES += IN_RANK_0
 
 
 @dataclass(frozen=True)

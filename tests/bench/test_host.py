@@ -156,7 +156,9 @@ def test_whose_gloo_it_is_is_recorded_and_parts_no_pair(monkeypatch: pytest.Monk
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("launcher", [ranks.mpirun, ranks.torchrun, ranks.horovodrun])
+@pytest.mark.parametrize(
+    "launcher", [ranks.mpirun, ranks.thorough(ranks.torchrun), ranks.thorough(ranks.horovodrun)]
+)
 def test_two_launches_of_one_launcher_record_the_same(
     launcher: Callable[..., list[str]], tmp_path: Path
 ) -> None:

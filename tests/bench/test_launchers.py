@@ -31,10 +31,10 @@ GLOO = {  # this environment's mpirun: test_run.py
         ("mpirun of Open MPI 4", "horovod"),
         ("hydra", "ddp"),
         ranks.thorough("hydra", "horovod"),
-        ("horovodrun", "ddp"),
+        ranks.thorough("horovodrun", "ddp"),
         ("horovodrun", "horovod"),
         ("torchrun", "ddp"),
-        ("torchrun", "horovod"),
+        ranks.thorough("torchrun", "horovod"),
     ],
 )
 def test_gloo_needs_no_matching_mpi(tmp_path: Path, launcher: str, backend: str) -> None:

@@ -24,7 +24,7 @@ import pytest
 from bench.lifecycle.peers import STOPPED, state
 from bench.lifecycle.turn_table import table_path
 from bench.record import Run, read_run
-from tests.bench.ranks import ROOT, environment
+from tests.bench.ranks import ROOT, environment, thorough
 from tests.bench.test_faults import GONE, left_behind
 
 pytestmark = pytest.mark.ranks
@@ -259,7 +259,17 @@ def results(
         yield started
 
 
-@pytest.mark.parametrize("name", FAULTS)
+# each has a neighbour that takes the same way in the other world, or to the same end
+NEIGHBOURS = {
+    *("rank of the stopped world killed", "rank of the running world raises"),
+    *("rank of the running world exits", "launcher of the running world killed"),
+    *("driver told to stop", "rank of the stopped world stopped"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [thorough(name) if name in NEIGHBOURS else name for name in FAULTS]
+)
 def test_a_fault(name: str, results: dict[str, Future[Result]]) -> None:
     result, fault = results[name].result(), FAULTS[name]
     words = [f"{run.state}: {run.problem}" for run in result.runs]
