@@ -95,7 +95,8 @@ def test_a_fit_launch_in_plain_lines() -> None:
     assert done.stdout.count("launcher") == 1, "rank 0 speaks for all"
 
 
-@pytest.mark.parametrize("launcher", [ranks.torchrun, ranks.thorough(ranks.horovodrun)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("launcher", [ranks.torchrun, ranks.horovodrun])
 def test_launchers_that_start_no_mpi_try_gloo(launcher: Any) -> None:
     done = run(launcher(2, *IN_LINES))
     assert done.returncode == 0, done.stdout + done.stderr

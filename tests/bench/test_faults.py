@@ -194,7 +194,7 @@ def test_one_process_never_leaves_with_0(fault: str, tmp_path: Path) -> None:
     ("fault", "doing"),
     [
         ("hung data set", f"waiting for its batch of step 6 {HERE}"),
-        ("hung loader", f"waiting for its batch of step 6, {LOADING}"),
+        thorough("hung loader", f"waiting for its batch of step 6, {LOADING}"),
         ("hung factory", f"loading data {HERE}"),
         ("hung model", f"in step 6 {HERE}"),
     ],

@@ -52,7 +52,7 @@ def test_a_hung_rank(tmp_path: Path, backend: str, transport: str) -> None:
     assert result.state == "timed out", result.problem
 
 
-@pytest.mark.parametrize(("backend", "transport"), [("ddp", "mpi"), ("horovod", "gloo")])
+@pytest.mark.parametrize(("backend", "transport"), [thorough("ddp", "mpi"), ("horovod", "gloo")])
 def test_a_cancelled_job(tmp_path: Path, backend: str, transport: str) -> None:
     srun = ["srun", "-K1", f"--mpi={PLUG_IN[transport]}"]
     job = jobs.submit(
@@ -112,7 +112,7 @@ def test_a_lost_node_ends_the_job(
     assert result.state in ("interrupted", "failed"), result.problem
 
 
-@pytest.mark.parametrize("how", ["requeued", "preempted"])
+@pytest.mark.parametrize("how", ["requeued", thorough("preempted")])
 def test_a_job_that_starts_over(tmp_path: Path, how: str) -> None:
     """The job keeps its number; the runs do not mix, and each has a log of its own."""
     command = ["srun", "-K1", *bench(*ENDLESS, *cell("horovod", "gloo", 2))]

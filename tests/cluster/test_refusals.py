@@ -92,7 +92,7 @@ def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
     ("asked", "level", "text"),
     [
         thorough(["--gpus-per-node=2"], "ok", "one for each of 4 ranks"),
-        (["--gpus-per-task=1"], "ok", "one for each of 4 ranks"),
+        thorough(["--gpus-per-task=1"], "ok", "one for each of 4 ranks"),
         (["--gpus-per-node=1"], "failure", "4 ranks would use 2 GPU(s)"),
     ],
 )
