@@ -17,6 +17,7 @@ from plots.analyse.study import Analysis, analyse
 from plots.report import figures
 from plots.report.axes import PRESETS, Preset
 from plots.report.write import analysed
+from tests.bench.ranks import thorough
 from tests.plots import logs
 
 DRAWS_PNG = True
@@ -24,6 +25,7 @@ DRAWS_PNG = True
 ROOT = Path(__file__).parents[2]
 SHIPPED = {path.parent.name for path in (ROOT / "results").glob("*/SHIPPED")}
 LEAST_POINTS = 6.0  # a smaller letter is not read in print
+TRIED = ("page", "phone")  # as in a report, and the narrowest with a title
 SHIPPED -= {"batch-lr"}  # three times the same figures, which take the time of all others
 
 
@@ -74,7 +76,7 @@ def shipped(request: pytest.FixtureRequest) -> Analysis:
     return analysed(ROOT / "results" / request.param)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [x if x in TRIED else thorough(x) for x in PRESETS])
 def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -> None:
     for name, figure in figures.draw(shipped, PRESETS[preset]).items():
         texts, whole = seen(figure), figure.bbox.padded(1)
