@@ -14,7 +14,7 @@ from bench.record import Run, read_run
 from slurm.driver import job as driver
 from slurm.driver.launches import read_launches
 from slurm.driver.options import JobOptions
-from tests.bench.ranks import ROOT, environment
+from tests.bench.ranks import ROOT, environment, thorough
 from tests.slurm.studies import SMALL, TINY
 from tests.slurm.test_batch_script import BatchJob
 from tests.slurm.test_end_to_end import runs, start_study
@@ -50,7 +50,7 @@ def one_by_one(logs: list[Run]) -> str:
     ("text", "site", "why"),
     [
         (TO_A_TARGET, "", "trainings to a target have no windows to take turns by"),
-        (UNEQUAL, "", "their windows are not as many"),
+        thorough(UNEQUAL, "", "their windows are not as many"),
         (IN_A_CONTAINER, '\n[setup]\ncontainer = ["env"]\n', "a container hides its processes"),
     ],
 )
