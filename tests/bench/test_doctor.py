@@ -105,6 +105,7 @@ def test_launchers_that_start_no_mpi_try_gloo(launcher: Any) -> None:
     assert "ddp/mpi" not in done.stdout
 
 
+@pytest.mark.thorough
 def test_fault_no_mpirun(tmp_path: Path) -> None:
     env = environment() | {"PATH": str(tmp_path)}
     found = failures(run([*ALONE, "--cells", "ddp/mpi,ddp/gloo"], env))

@@ -33,8 +33,8 @@ GLOO = {  # this environment's mpirun: test_run.py
         ranks.thorough("hydra", "horovod"),
         ranks.thorough("horovodrun", "ddp"),
         ("horovodrun", "horovod"),
-        ("torchrun", "ddp"),
-        ranks.thorough("torchrun", "horovod"),
+        ranks.thorough("torchrun", "ddp"),
+        ("torchrun", "horovod"),
     ],
 )
 def test_gloo_needs_no_matching_mpi(tmp_path: Path, launcher: str, backend: str) -> None:

@@ -17,7 +17,13 @@ pytestmark = pytest.mark.ranks
 
 @pytest.mark.parametrize(
     "cell",
-    ["single/none", thorough("ddp/mpi"), "ddp/gloo", "horovod/mpi", thorough("horovod/gloo")],
+    [
+        thorough("single/none"),
+        thorough("ddp/mpi"),
+        "ddp/gloo",
+        "horovod/mpi",
+        thorough("horovod/gloo"),
+    ],
 )
 def test_resident_memory_stays_flat_and_no_thread_of_torch_is_left(
     cell: str, tmp_path: Path

@@ -181,6 +181,7 @@ def test_counts_of_servers_must_add_up() -> None:
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 def test_random_delays_stop_nobody() -> None:
     """As tests/bench/async_trials.py does a thousand times."""
     done = run(mpirun(4, "-m", "tests.bench.async_trials", "--trainings", "40", "--servers", "2"))
