@@ -48,12 +48,13 @@ class PredictRanks(Command):
 
     def run(self) -> None:
         from bench.study.disk import write_whole
+        from plots.report.format import clean
 
         if (self.study is None) == (self.table is None):
             raise UsageError("name either a study's folder, results/STUDY, or --from TABLE.csv")
         text, notes = self._of_study(self.study) if self.study else self._of_table()
-        for note in dict.fromkeys(notes):
-            print(f"note: {note}", file=sys.stderr)
+        for note in notes:
+            print(f"note: {clean(note, limit=1000)}", file=sys.stderr)
         print(write_whole(self.out, text.encode()) if self.out else text.rstrip("\n"))
 
     def _of_study(self, study: Path) -> tuple[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -61,9 +61,14 @@ def write(path: Path, options: TableFitOptions, form: str) -> tuple[str, list[st
             notes.append(
                 f"{group[0].name}: {fitted.effective:.0f} draws carry this fit: distrust it"
             )
+    notes = [*dict.fromkeys(notes)]
+    sources = dict(sorted((one.number, one.source) for one in every))  # notes name them by number
     if form == "csv":
-        return csv(_COLUMNS, rows), notes
-    return _page(path, rows, notes, options), []
+        return csv(_COLUMNS, rows), [
+            *(f"source {n}: {name}" for n, name in sources.items()),
+            *notes,
+        ]
+    return _page(path, rows, notes, sources, options), []
 
 
 def _rows(one: TableCurve, fitted: Fit) -> Iterator[Predicted]:
@@ -148,7 +153,11 @@ _FOOT = (
 
 
 def _page(
-    path: Path, rows: Sequence[Predicted], notes: Sequence[str], options: TableFitOptions
+    path: Path,
+    rows: Sequence[Predicted],
+    notes: Sequence[str],
+    sources: Mapping[int, str],
+    options: TableFitOptions,
 ) -> str:
     judged = [r for r in rows if r.use == "predicted" and r.inside is not None]
     inside = sum(r.inside is True for r in judged)
@@ -158,8 +167,7 @@ def _page(
         doubling=rule(DOUBLING_SD),
         verdict=f" Of {others} that were not fitted, {inside} are in the band." if judged else "",
     )
-    bullets = "\n".join(f"- {escape(note)}." for note in dict.fromkeys(notes))
+    bullets = "\n".join(f"- {escape(note)}." for note in notes)
     parts = (f"# Predicted from {escape(path.name)}", head, markdown_table(_COLUMNS, rows))
-    sources = {row.number: row.source for row in rows}
-    named = "\n".join(f"{n}. {escape(source)}" for n, source in sorted(sources.items()))
+    named = "\n".join(f"{n}. {escape(source)}" for n, source in sources.items())
     return "\n\n".join([*parts, bullets, _FOOT, "## Sources", named]) + "\n"

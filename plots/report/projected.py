@@ -88,6 +88,7 @@ def write(folder: Path, options: StudyFitOptions, form: str) -> tuple[str, list[
         notes += [f"{title}: {note}" for note in (*uneven, *one.notes, _words(solved))]
         if options.criterion is not None:
             notes += [f"{title}: {_crossing(one, solved, options.criterion)}"]
+    notes = [*dict.fromkeys(notes)]
     if form == "csv":
         return csv(_COLUMNS, rows), notes
     pairs = [*_faster(every, projections)]
@@ -269,5 +270,5 @@ def _page(
     if pairs:
         sections += ["## Who is faster", markdown_table(_FASTER, pairs)]
     sections += ["## What would help most", markdown_table(_HELPS, changes)]
-    bullets = "\n".join(f"- {escape(note)}." for note in dict.fromkeys(notes))
+    bullets = "\n".join(f"- {escape(note)}." for note in notes)
     return "\n\n".join([*sections, "## What it rests on", bullets, _FOOT]) + "\n"

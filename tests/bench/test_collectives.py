@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
@@ -53,6 +53,7 @@ def test_few_sizes_make_one_line_and_no_part_of_it_is_negative() -> None:
     assert fit([1000], [1.0]) == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1, 1e9), st.floats(1e-6, 10)), min_size=2, max_size=30))
 def test_a_line_is_the_least_of_those_without_a_negative_part(
     times: list[tuple[float, float]],

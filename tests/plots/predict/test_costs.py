@@ -63,7 +63,7 @@ def test_a_cost_rises_with_ranks_and_bytes(name: str, per_node: int, size: float
     """Over whole nodes; one rank exchanges nothing, but with a server."""
     ranks = np.array([1, *(per_node * 2.0 ** np.arange(13))])
     terms = ALGORITHMS[name](ranks, per_node)
-    once, twice = (seconds(LEVELS, terms, size) for size in (size, 2 * size))
+    once, twice = (seconds(LEVELS, terms, times * size) for times in (1, 2))
     assert np.all(np.diff(once) >= -1e-12)
     assert np.all(twice >= once)
     assert (once[0] == 0) == (name != "parameter_server")

@@ -214,6 +214,18 @@ def test_a_superlinear_row_is_named_and_not_fitted(
     ]
 
 
+def test_the_source_of_a_curve_that_is_left_out_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    fitted, left_out = lines("ddp", "64,", {1: 100, 2: 190}), lines("ddp", "32,", {1: 100, 32: 9e2})
+    other = left_out.replace(left_out.partition(",")[0], "far away")
+    path.write_text(HEAD + fitted + other)
+    page = predict(capsys, "--from", str(path))
+    assert "2, ddp, 32 images a rank: no row of few enough ranks" in page
+    assert page.endswith("2. far away\n")
+
+
 def test_a_backend_is_known_with_its_transport_and_in_capitals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,6 +254,7 @@ def test_ranks_that_do_not_divide_a_steps_images_have_no_row(
     rows, notes = capsys.readouterr()
     assert [*pd.read_csv(io.StringIO(rows))["world_size"]] == [2, 4, 8]
     assert "256 images of a step do not divide among 3 ranks: no row" in notes, "beside the rows"
+    assert notes.startswith("note: source 1: "), "by which the notes name it"
 
 
 def test_the_criterion_is_crossed_where_the_rows_cross_it(
