@@ -74,6 +74,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bench.config import RunConfig, UsageError, explain
+from bench.config.retired import without_retired
 from bench.record import archive, proof
 from bench.record.events import Damaged, NoEvent, parse
 from bench.record.host import MOST_INTEGER, MOST_TEXT, machine_of
@@ -276,7 +277,10 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
     if start["schema"] not in READABLE:
         reads = f"this version reads {READABLE[0]} to {READABLE[-1]}"
         raise Damaged(f"schema {start['schema']}, and {reads}")
-    values = start["config"]
+    try:
+        values = without_retired(start["config"])
+    except ValueError as error:
+        raise Damaged(f"config.{error}") from None
     for name, value in values.items():
         size = abs(value) if isinstance(value, int) else 0
         if size >= MOST_INTEGER or (isinstance(value, str) and len(value) > MOST_TEXT):

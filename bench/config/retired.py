@@ -1,0 +1,17 @@
+"""Fields of a run that earlier versions had, each with the one value at which its logs still count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# name -> the value that changed nothing. CHANGELOG names the version that reads the others.
+RETIRED: Mapping[str, Any] = {}
+
+
+def without_retired(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop retired fields of a logged configuration. Raises ValueError where one was in use."""
+    for name, value in values.items():
+        if name in RETIRED and value != RETIRED[name]:
+            raise ValueError(f"{name}={value!r} is of version 1.0.0, which reads this log")
+    return {name: value for name, value in values.items() if name not in RETIRED}
