@@ -239,10 +239,10 @@ def test_a_type_name_has_one_meaning() -> None:
 
 @pytest.mark.parametrize("path", sources(), ids=name)
 def test_a_module_is_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 300
+    assert len(path.read_text().splitlines()) <= 500
 
 
 @pytest.mark.parametrize("path", sources(), ids=name)
 def test_a_function_is_seen_at_once(path: Path) -> None:
     functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
-    assert not [n.name for n in functions if (n.end_lineno or 0) - n.lineno >= 40]
+    assert not [n.name for n in functions if (n.end_lineno or 0) - n.lineno >= 60]
