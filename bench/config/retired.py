@@ -1,4 +1,4 @@
-"""Fields of a run that earlier versions had, each with the one value at which its logs still count."""
+"""Fields of a run that earlier versions had, each with the value at which its logs still count."""
 
 from __future__ import annotations
 
