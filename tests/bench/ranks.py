@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.bench import rank_pool
+
 ROOT = Path(__file__).parents[2]
 _BIN = Path(sys.executable).parent
 # a launch of this test process must not leak into the launches that it makes
@@ -35,7 +37,8 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     clean = {k: v for k, v in there.items() if v is not None}
     clean["PATH"] = f"{_BIN}{os.pathsep}{clean.get('PATH', '')}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {**clean, **root, **(extra or {})}
+    # a second of every start of MPI goes into a look for fabrics, of which tests have none
+    return {**clean, **root, "OMPI_MCA_btl": "^ofi", **(extra or {})}
 
 
 def mpirun(ranks: int, *words: str) -> list[str]:
@@ -86,9 +89,17 @@ def run(
     return done
 
 
+def together(
+    ranks: int, *words: str, extra: Mapping[str, str] | None = None, timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """`python -m words...` under mpirun, or alone, in ranks that are launched once for many."""
+    launch = [sys.executable] if ranks == 1 else mpirun(ranks)
+    found = rank_pool.pool(launch, ranks, environment())
+    return found.run(words, environment(extra), timeout_s)
+
+
 def bench(
     ranks: int, *argv: str, extra: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m bench argv...`, alone or under mpirun."""
-    words = ["-m", "bench", *argv]
-    return run([sys.executable, *words] if ranks == 1 else mpirun(ranks, *words), extra)
+    """`python -m bench argv...` in such ranks, alone or under mpirun."""
+    return together(ranks, "bench", *argv, extra=extra)

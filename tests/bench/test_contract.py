@@ -19,7 +19,7 @@ from bench.instrument.parity import Gradients
 from bench.record import read_run
 from tests.bench import contract_worker
 from tests.bench.contract_worker import MODELS, PRECISIONS, VARIANTS, offered
-from tests.bench.ranks import ROOT, bench, mpirun, run, thorough
+from tests.bench.ranks import ROOT, bench, thorough, together
 
 pytestmark = pytest.mark.ranks
 
@@ -80,9 +80,9 @@ def launched(cell: str, settings: tuple[str, ...], ranks: int) -> Any:
     options = ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.pt"
-        words = ["-m", WORKER, str(out), ",".join(settings), *options]
+        words = [WORKER, str(out), ",".join(settings), *options]
         servers = 1 if backend in CATALOGUE and CATALOGUE[backend].server else 0
-        done = run(mpirun(ranks + servers, *words), {"PYTHONPATH": str(USERS)}, timeout_s=300)
+        done = together(ranks + servers, *words, extra={"PYTHONPATH": str(USERS)})
         assert done.returncode == 0, done.stdout + done.stderr
         return torch.load(out, weights_only=False)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.ranks import mpirun, run
+from tests.bench.ranks import together
 
 pytestmark = pytest.mark.ranks
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.ranks
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each rank saw, trap by trap."""
     out = tmp_path_factory.mktemp("traps") / "out.json"
-    done = run(mpirun(2, "-m", "tests.bench.trap_worker", str(out)), timeout_s=240)
+    done = together(2, "tests.bench.trap_worker", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     found: list[dict[str, Any]] = json.loads(Path(out).read_text())
     assert len(found) == 2

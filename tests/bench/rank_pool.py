@@ -1,0 +1,132 @@
+"""Ranks that are launched once for many tests: each case runs in a fresh fork of every rank.
+
+A rank imports torch once and then waits. A case is a module with arguments, as `python -m` takes
+them; the fork that runs it meets the others over MPI or Gloo by itself, so no case sees another's
+state. A case that brings the launch down (an abort, a time limit) costs the next one a new launch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import random
+import runpy
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_ENDS_S = 20  # a launch that lost a rank has so long to end by itself
+
+
+class Pool:
+    """One launch and the connections to its ranks."""
+
+    def __init__(self, launch: Sequence[str], ranks: int, env: Mapping[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="ranks-"))
+        self._env = env
+        where = self._folder / "socket"
+        with socket.socket(socket.AF_UNIX) as server, (self._folder / "launcher").open("w") as out:
+            server.bind(str(where))
+            server.listen()
+            server.settimeout(120)
+            command = [*launch, "-m", __name__, str(where)]
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+            self._launcher = subprocess.Popen(command, env=env, start_new_session=True, **streams)
+            self._ranks = [server.accept()[0] for _ in range(ranks)]
+
+    @property
+    def alive(self) -> bool:
+        """Whether the launch can take another case."""
+        return self._launcher.poll() is None
+
+    def run(
+        self, words: Sequence[str], env: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `python -m WORDS...` on every rank; the first exit status that is not 0."""
+        outputs = [self._folder / name for name in ("stdout", "stderr")]
+        for output in outputs:
+            output.write_text("")
+        case = {"words": words, "env": env, "launch": self._env, "outputs": [*map(str, outputs)]}
+        for rank in self._ranks:
+            rank.sendall(json.dumps(case).encode() + b"\n")
+            rank.settimeout(timeout_s)
+        try:
+            codes = [int(rank.recv(16) or self._lost()) for rank in self._ranks]
+        except (TimeoutError, ConnectionError) as error:
+            self.close()
+            told = "".join(output.read_text(errors="replace") for output in outputs)
+            raise AssertionError(f"{words} did not end within {timeout_s} s: {told}") from error
+        stdout, stderr = (output.read_text(errors="replace") for output in outputs)
+        return subprocess.CompletedProcess([*words], next(filter(None, codes), 0), stdout, stderr)
+
+    def _lost(self) -> int:
+        """The launch's own exit status, after a rank has hung up."""
+        return self._launcher.wait(_ENDS_S) or 1
+
+    def close(self) -> None:
+        """Let the ranks end, by force where they do not."""
+        for rank in self._ranks:
+            rank.close()
+        try:
+            self._launcher.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._launcher.pid, 9)
+            self._launcher.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+_POOLS: dict[int, Pool] = {}
+
+
+def pool(launch: Sequence[str], ranks: int, env: Mapping[str, str]) -> Pool:
+    """The pool of that many ranks, launched now where there is none."""
+    if ranks not in _POOLS or not _POOLS[ranks].alive:
+        if ranks in _POOLS:
+            _POOLS.pop(ranks).close()
+        _POOLS[ranks] = Pool(launch, ranks, env)
+        atexit.register(_POOLS[ranks].close)
+    return _POOLS[ranks]
+
+
+def _become(case: dict[str, Any]) -> None:
+    """Take on a case's environment, streams and arguments, then run its module."""
+    own = {k: v for k, v in os.environ.items() if case["launch"].get(k) != v}  # the launcher's
+    os.environ.clear()
+    os.environ.update(case["env"] | own)
+    for stream, path in zip((1, 2), case["outputs"], strict=True):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), stream)
+    random.seed()
+    paths = case["env"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [path for path in paths if path]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]  # a run keeps digests of the user's code that it finds loaded
+    module, *sys.argv[1:] = case["words"]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _serve(where: str) -> None:
+    """Run case after case, each in a fork, until the other end hangs up."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(where)
+        with server.makefile() as lines:
+            while line := lines.readline():
+                if (fork := os.fork()) == 0:
+                    server.detach()
+                    return _become(json.loads(line))
+                code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+                server.sendall(f"{code if code >= 0 else 128 - code}".encode())
+    return None
+
+
+if __name__ == "__main__":
+    # what costs a launch most of its time, and none of the code that is tested
+    for library in ("torch._dynamo", "pydantic", "scipy.special", "PIL.Image"):
+        importlib.import_module(library)
+    _serve(sys.argv[1])
