@@ -13,6 +13,7 @@ from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
 from bench.extras import names
 from bench.instrument import layout, trace
+from bench.instrument.parity import not_proven
 from bench.launch import provenance, sources
 from bench.launch.wire import tcp_bytes
 from bench.launch.world import Launch
@@ -42,10 +43,12 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     _require_trainings(config)
     with assemble(config, launch, log, pulse, turns) as rig:
         facts = _end_facts(rig, log, _train(rig, log, pulse, turns))
-        failed = [name for name, good in facts["checks"].items() if not good]
+        failed = [name for name, good in facts["checks"].items() if good is False]
         if launch.rank == 0:
             for changed in facts.get("torch_settings_changed", ()):
                 say(f"error: the code of a model or data set changed torch's settings, {changed}")
+            if facts["checks"].get("parity", True) is None:
+                say(f"warning: {not_proven(facts['parity'])}")
             if config.trace is not None and config.log_path is not None:
                 trace.write(config.trace, read_run(config.log_path))
         _write_end(log, rig, facts, failed, turns)

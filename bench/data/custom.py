@@ -14,6 +14,7 @@ from bench.config import RunConfig, UsageError
 from bench.data.augment import sample_random
 from bench.data.dataset import Batch, epoch_of, image_dtype
 from bench.models import import_torchvision
+from bench.randomness import seeded
 
 # at import, because a loading process must do it before it loads the user's transforms
 with suppress(UsageError):
@@ -85,8 +86,7 @@ class Own(Dataset[Batch]):
 
     def _item(self, index: int, epoch: int) -> tuple[torch.Tensor, int]:
         seed = int(sample_random(self._config.seed, epoch, index).integers(2**63))
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             item = self._dataset[index]
         sample, size = f"sample {index}", self._config.image_size
         if not isinstance(item, tuple | list) or len(item) != 2 or not torch.is_tensor(item[0]):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -19,6 +20,7 @@ from bench.backends import catalogue
 from bench.backends.protocol import Backend, whole
 from bench.config import RunConfig
 from bench.instrument import Observer
+from bench.instrument.pass_state import PassState
 from bench.train import precision
 from bench.train.loss import mean_loss
 
@@ -31,28 +33,118 @@ SAMPLED = 1024  # elements compared of each tensor of a run
 _ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7, "fp16": 2.0**-10}
 _ROUNDING_FLOAT32 = 1e-5
 _SMALLEST = {"fp16": 2.0**-14}  # below it float16 has fewer bits
-_OWN_NOISE = 100  # times what two computations on one rank differ by
+# A rank that computes twice may round otherwise: kernels of a GPU add in no fixed order. What the
+# mean may differ by is then so many times what the rank differs from itself by ...
+_OWN_NOISE = 100
+# ... and at most this, whatever the rank does: beyond it nothing is proven. A float32 sum of 10,000
+# terms in another order may part by that much where they cancel; bfloat16 and TF32 by a few of
+# their last bits.
+_LIMIT = {"float64": 1e-10, "tf32": 2.0**-7, "bf16-mixed": 2.0**-5, "bf16": 2.0**-5}
+_LIMIT_FLOAT32 = 1e-3
+
+
+class RecomputedError(Exception):
+    """A forward pass that backward will do again, as reentrant checkpoints do.
+
+    torch gives no gradients of it by value, but into `.grad` alone.
+    """
 
 
 def own_gradients(
-    network: torch.nn.Module, config: RunConfig, images: torch.Tensor, labels: torch.Tensor
+    network: torch.nn.Module,
+    config: RunConfig,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    stand_ins: bool = False,
 ) -> Gradients:
     """Gradients of one shard alone, from images [n, 3, size, size] and labels [n].
 
-    The gradients in the network stay as they are.
+    The gradients in the network stay as they are. A parameter that the pass froze has none.
+    `stand_ins` take the parameters' places meanwhile; without them RecomputedError may be raised.
     """
-    trained = [p for p in network.parameters() if p.requires_grad]
-    total: Gradients = [None] * len(trained)
+    if stand_ins:
+        with _stand_ins(network) as parameters:
+            return _summed(network, config, parameters, images, labels, _by_backward)
+    parameters = [p for p in network.parameters() if p.requires_grad]
+    return _summed(network, config, parameters, images, labels, _by_value)
+
+
+def _summed(
+    network: torch.nn.Module,
+    config: RunConfig,
+    parameters: Sequence[torch.Tensor],
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    gradients_of: Callable[[torch.Tensor, Sequence[torch.Tensor]], Gradients],
+) -> Gradients:
+    """Sum the gradients of the micro-batches in their order."""
+    total: Gradients = [None] * len(parameters)
     size, parts = config.samples_per_microbatch, config.accumulate
     for part in zip(images.split(size), labels.split(size), strict=True):
         with precision.autocast(config):
             loss = mean_loss(config, network(part[0]), part[1]) / parts
-        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
         total = [
             partial if gradient is None else gradient if partial is None else partial + gradient
-            for partial, gradient in zip(total, gradients, strict=True)
+            for partial, gradient in zip(total, gradients_of(loss, parameters), strict=True)
         ]
     return total
+
+
+def _by_value(loss: torch.Tensor, parameters: Sequence[torch.Tensor]) -> Gradients:
+    if _recomputes(loss):
+        raise RecomputedError
+    trained = [p for p in parameters if p.requires_grad]
+    each = iter(torch.autograd.grad(loss, trained, allow_unused=True) if trained else ())
+    return [next(each) if p.requires_grad else None for p in parameters]
+
+
+def _by_backward(loss: torch.Tensor, parameters: Sequence[torch.Tensor]) -> Gradients:
+    for parameter in parameters:
+        parameter.grad = None
+    loss.backward()
+    return [p.grad for p in parameters]
+
+
+def _recomputes(loss: torch.Tensor) -> bool:
+    """Find a node of torch's reentrant checkpoint among those that made `loss`."""
+    nodes, seen = [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        if node.name() == "CheckpointFunctionBackward":
+            return True
+        seen.add(node)
+        nodes += [before for before, _ in node.next_functions]
+    return False
+
+
+@contextmanager
+def _stand_ins(network: torch.nn.Module) -> Iterator[list[torch.Tensor]]:
+    """Put parameters of the same values in the places of the network's own, for their `.grad`.
+
+    No hook of a framework sees them; the user's hooks on a tensor do.
+    """
+    by_id: dict[int, torch.nn.Parameter] = {}
+    for parameter in network.parameters():
+        stand_in = torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
+        for hook in (parameter._backward_hooks or {}).values():
+            stand_in.register_hook(hook)
+        by_id[id(parameter)] = stand_in
+    places = [
+        (module._parameters, name, parameter)
+        for module in network.modules()
+        for name, parameter in module._parameters.items()
+        if parameter is not None
+    ]
+    trained = [by_id[id(p)] for p in network.parameters() if p.requires_grad]
+    for table, name, parameter in places:
+        table[name] = by_id[id(parameter)]
+    try:
+        yield [*trained]
+    finally:
+        for table, name, parameter in places:
+            table[name] = parameter
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:
@@ -103,30 +195,80 @@ def tolerance(config: RunConfig) -> float:
     return 0.0 if config.world_size <= 2 and config.compression == "none" else rounding(config)
 
 
+def limit(config: RunConfig) -> float:
+    """Largest relative difference that any rounding explains; beyond it nothing is proven."""
+    return max(_LIMIT.get(config.precision, _LIMIT_FLOAT32), rounding(config))
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepParity:
-    """Parity of one checked step; differences are the largest over tensors and ranks."""
+    """Parity of one checked step. The differences are those of `tensor`, the worst one."""
 
     step: int
     elements: int  # compared on every rank
-    relative_difference: float
-    tensor: str  # that has it; '' where nothing differs
-    tolerance: float
+    relative_difference: float  # largest over ranks
+    tensor: str  # '' where nothing differs
+    allowed: float  # for this tensor
+    own_noise: float  # what two computations of it on one rank differ by
     not_deterministic: list[str]  # tensors that a rank computes otherwise when it does so again
-    own_noise: float  # relative difference of these two computations
+    differing: list[str]  # tensors that differ by more than is allowed
+    not_proven: list[str]  # tensors that no rounding explains, on a rank alone
 
     @property
-    def allowed(self) -> float:
-        """The tolerance, unless a rank does not agree with itself."""
-        return max(self.tolerance, _OWN_NOISE * self.own_noise)
-
-    @property
-    def holds(self) -> bool:
-        return self.relative_difference <= self.allowed
+    def holds(self) -> bool | None:
+        """Tell whether all tensors agree: None where none differs, but some are not proven."""
+        return False if self.differing else None if self.not_proven else True
 
     def record(self) -> dict[str, Any]:
-        """This result as plain values, for a log."""
-        return {**asdict(self), "allowed": self.allowed, "holds": self.holds}
+        """Return this result as plain values, for a log."""
+        return {**asdict(self), "holds": self.holds}
+
+
+def judge(
+    config: RunConfig,
+    names: Sequence[str],
+    differences: Sequence[float],
+    noises: Sequence[float],
+    written: Collection[str] = (),
+) -> dict[str, Any]:
+    """Judge each tensor by itself; returns the fields of a StepParity that follow.
+
+    `differences` are the exchanged gradients' from the mean, `noises` a rank's own from themselves,
+    both relative and [tensors]; the passes wrote the tensors `written` in place.
+    """
+    most = limit(config)
+    random = any(not noise <= most for noise in noises)  # then no noise is known from two passes
+    rows = []
+    for name, difference, noise in zip(names, differences, noises, strict=True):
+        allowed = tolerance(config)
+        if noise:
+            allowed = min(max(rounding(config), _OWN_NOISE * noise), most)
+        uncertain = random and noise > 0 and difference > allowed
+        open_question = uncertain or not noise <= most or name in written
+        rows.append((name, difference, noise, allowed, open_question))
+    differing = [row for row in rows if not row[1] <= row[3] and not row[4]]
+    not_proven = [row for row in rows if row[4]]
+    candidates = differing or not_proven or rows
+    name, difference, noise, allowed, _ = max(candidates, key=lambda row: row[1])
+    return {
+        "relative_difference": difference,
+        "tensor": name if difference else "",
+        "allowed": allowed,
+        "own_noise": noise,
+        "not_deterministic": [row[0] for row in rows if row[2]],
+        "differing": [row[0] for row in differing],
+        "not_proven": [row[0] for row in not_proven],
+    }
+
+
+def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Say which tensors of the steps of a log's `parity` could not be compared."""
+    names = list(dict.fromkeys(name for step in steps for name in step["not_proven"]))
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return (
+        f"parity is not proven: no rank can repeat its own gradients of {names[0]}{more}, "
+        "so nothing tells whether the exchange gave the mean of them"
+    )
 
 
 class Parity(Observer):
@@ -148,20 +290,24 @@ class Parity(Observer):
         # a network whose parameters lie in parts cannot compute without its backend: a twin does
         divided = catalogue.facts(config.backend).divides
         self._bare = copy.deepcopy(network) if divided else network
+        self._stand_ins = False
         parameters = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in parameters]
+        self._parameters = [p for _, p in parameters]
         generator = torch.Generator().manual_seed(config.seed)
-        self._places = [_places(p.numel(), sampled, generator) for _, p in parameters]
+        self._places = [_places(p.numel(), sampled, generator) for p in self._parameters]
         self.results: list[StepParity] = []
         self.exchanged: list[Gradients] = []  # of each checked step, the elements compared
 
     @property
-    def holds(self) -> bool:
-        """Whether every step that was to be checked was, and agrees."""
-        return len(self.results) == len(self._steps) and all(step.holds for step in self.results)
+    def holds(self) -> bool | None:
+        """Tell whether every step that was to be checked was, and agrees; None: not proven."""
+        if len(self.results) != len(self._steps) or any(s.holds is False for s in self.results):
+            return False
+        return None if any(s.holds is None for s in self.results) else True
 
     def record(self) -> list[dict[str, Any]]:
-        """Results of all checked steps, as plain values for a log."""
+        """Return the results of all checked steps as plain values, for a log."""
         return [result.record() for result in self.results]
 
     def step_begin(self, step: int) -> None:
@@ -171,7 +317,7 @@ class Parity(Observer):
         if self._due:
             if self._bare is not self._network:
                 _copy_whole(self._network, self._bare)
-            self._batch, self._before = (images, labels), _PassState(self._bare)
+            self._batch, self._before = (images, labels), PassState(self._bare)
             self._local = self._compute()
 
     def gradients_ready(self) -> None:
@@ -180,44 +326,51 @@ class Parity(Observer):
             del self._batch, self._before, self._local
 
     def _compute(self) -> Gradients:
-        """This rank's own gradients, computed from where the step began; leaves no other trace."""
-        now = _PassState(self._bare)
+        """Compute this rank's own gradients from where the step began; leave no other trace."""
+        now = PassState(self._bare)
         self._before.restore()
-        gradients = own_gradients(self._bare, self._config, *self._batch)
+        try:
+            gradients = own_gradients(self._bare, self._config, *self._batch, self._stand_ins)
+        except RecomputedError:
+            self._stand_ins = True
+            self._before.restore()
+            gradients = own_gradients(self._bare, self._config, *self._batch, self._stand_ins)
         now.restore()
         return self._sample(gradients)
 
     def _sample(self, gradients: Gradients) -> Gradients:
-        taken = zip(gradients, self._places, strict=True)
-        return [None if g is None else g.reshape(-1)[at.to(g.device)].cpu() for g, at in taken]
+        return [
+            None if g is None else _elements(g, at)
+            for g, at in zip(gradients, self._places, strict=True)
+        ]
 
     def _compare(self) -> None:
-        trained = (p.grad for p in self._network.parameters() if p.requires_grad)
-        exchanged = self._sample([g if g is None else whole(g) for g in trained])
+        exchanged = self._sample(
+            [p.grad if p.grad is None else whole(p.grad) for p in self._parameters]
+        )
         keeps_own = self._config.ranks_part  # then every rank must keep its own
         expected = self._local if keeps_own else mean(self._backend.gather(self._local))
         floor = _SMALLEST.get(self._config.compression, 0.0)
         differences = self._over_ranks(relative(exchanged, expected, floor))
-        noise = [0.0] * len(differences)
-        if largest := max(differences, default=0.0):  # the same on every rank
-            noise = self._over_ranks(relative(self._compute(), self._local))
-        noisy = [name for name, difference in zip(self.names, noise, strict=True) if difference]
+        noises = [0.0] * len(differences)
+        if any(differences):  # the same on every rank
+            noises = self._over_ranks(relative(self._compute(), self._local))
+        ranks_wrote = self._backend.gather(self._before.written())
+        judged = judge(self._config, self.names, differences, noises, {*chain(*ranks_wrote)})
+        elements = sum(map(len, self._places))
         self.exchanged.append(exchanged)
-        self.results.append(
-            StepParity(
-                step=self._step,
-                elements=sum(map(len, self._places)),
-                relative_difference=largest,
-                tensor=self.names[differences.index(largest)] if largest else "",
-                tolerance=rounding(self._config) if noisy else tolerance(self._config),
-                not_deterministic=noisy,
-                own_noise=max(noise, default=0.0),
-            )
-        )
+        self.results.append(StepParity(step=self._step, elements=elements, **judged))
 
     def _over_ranks(self, values: list[float]) -> list[float]:
-        """The largest of each tensor."""
+        """Gather [tensors] of every rank; return the largest of each."""
         return [max(by_rank) for by_rank in zip(*self._backend.gather(values), strict=True)]
+
+
+def _elements(gradient: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Take the elements `at` of a gradient, as real numbers on the CPU."""
+    dense = gradient.to_dense() if gradient.is_sparse else gradient
+    taken = dense.reshape(-1)[at.to(dense.device)].cpu()
+    return torch.view_as_real(taken).reshape(-1) if taken.is_complex() else taken
 
 
 def _copy_whole(network: torch.nn.Module, twin: torch.nn.Module) -> None:
@@ -229,25 +382,7 @@ def _copy_whole(network: torch.nn.Module, twin: torch.nn.Module) -> None:
 
 
 def _places(elements: int, most: int, generator: torch.Generator) -> torch.Tensor:
-    """Which elements of a tensor are compared: all, or `most` that are drawn."""
+    """Choose which elements of a tensor are compared: all, or `most` that are drawn."""
     if elements <= most:
         return torch.arange(elements)
     return torch.randint(elements, (most,), generator=generator)
-
-
-class _PassState:
-    """What a forward pass changes besides gradients: buffers, and torch's random numbers."""
-
-    def __init__(self, network: torch.nn.Module) -> None:
-        self._buffers = [(buffer, buffer.detach().clone()) for buffer in network.buffers()]
-        self._random = torch.get_rng_state()
-        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-        self._on_gpu = torch.cuda.get_rng_state() if cuda else None
-
-    def restore(self) -> None:
-        with torch.no_grad():
-            for buffer, saved in self._buffers:
-                buffer.copy_(saved)
-        torch.set_rng_state(self._random)
-        if self._on_gpu is not None:
-            torch.cuda.set_rng_state(self._on_gpu)

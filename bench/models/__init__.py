@@ -14,6 +14,7 @@ import torch
 from bench import factory
 from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
+from bench.randomness import seed_all
 from bench.train.precision import memory_format, parameter_dtype
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _stubs: list[Any] = []  # operators live as long as the Library object that decl
 
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """The model of `config`, its weights from the seed. Raises UsageError on an unknown name."""
-    torch.manual_seed(config.seed)
+    seed_all(config.seed)
     name = config.model
     place = f"bench.models.extras.{name}:{name}" if name in NETWORKS else name
     if config.model_width != 1 and not _has_widths(place):

@@ -27,6 +27,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  14  end has strided_gradients: how many of rank 0's lie in other strides than their parameters,
      and seconds of each of ten copies of them all, from their strides and from their parameters'
  15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
+ 16  parity has not_proven: tensors that could not be compared; then the check is null, not true
 
 Events in order; every number as measured, seconds unrounded (types: events.py and host.py):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -86,7 +87,7 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 15
+SCHEMA = 16
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -172,6 +173,11 @@ class Run:
     def exit(self) -> Mapping[str, Any]:
         """The launcher's `exit` event, empty where none was appended."""
         return last(self.events, "exit")
+
+    @property
+    def parity_not_proven(self) -> list[str]:
+        """Tensors of which the run could not prove that every rank got the mean."""
+        return proof.unproven(self.end)
 
     @property
     def processes(self) -> tuple[object, ...] | None:

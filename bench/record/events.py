@@ -122,7 +122,8 @@ class ParityOfStep(TypedDict):
     elements: Count
     relative_difference: Finite | Literal["inf"]
     allowed: Finite | Literal["inf"]
-    holds: bool
+    holds: bool | None  # None: not proven
+    not_proven: NotRequired[list[Text]]  # tensors of which no rank repeats its own gradients
 
 
 class ServerCounts(TypedDict):
@@ -147,7 +148,7 @@ class End(TypedDict):
 
     event: Literal["end"]
     status: str
-    checks: NotRequired[dict[Text, bool]]
+    checks: NotRequired[dict[Text, bool | None]]  # None: not proven, of parity alone
     samples: NotRequired[Count]
     signal: NotRequired[Text]
     reason: NotRequired[Text]

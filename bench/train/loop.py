@@ -10,6 +10,7 @@ import torch
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.instrument import Observer
+from bench.randomness import seed_beside_torch
 from bench.train import precision
 from bench.train.input import Input
 from bench.train.loss import mean_loss
@@ -47,6 +48,8 @@ class Loop:
             network.compile()
         self.session = backend.wrap(network, optimizer, config)
         self.session.model.train()
+        # torch's come from the model's making on; what frameworks draw of these differs
+        seed_beside_torch(config.seed)
         self._autocast = precision.autocast(config)
         self._trained = [p for p in network.parameters() if p.requires_grad]
         self._steps = first  # taken so far

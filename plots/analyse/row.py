@@ -91,6 +91,7 @@ def _origin(run: Run) -> RunRow:
         or run.workload.get("gradient_bytes", math.nan),
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
         "strides": strides(run.end),
+        "parity_not_proven": len(run.parity_not_proven),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "machines": run.machines,
         "cpu": _names(run, "cpu"),

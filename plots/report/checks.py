@@ -39,7 +39,7 @@ class Check:
 
 def checks(a: Analysis) -> list[Check]:
     """In the order in which a reader asks."""
-    data = [_launches(a), *_logs(a), *_work(a), *_parameters(a)]
+    data = [_launches(a), *_logs(a), *_work(a), *_parity(a), *_parameters(a)]
     machine = [*_turns(a), *_sessions(a), _machine(a), *_clocks(a), *_pauses(a), _steady(a)]
     return [*data, *machine, *_input(a), *_skew(a)]
 
@@ -94,6 +94,17 @@ def _work(a: Analysis) -> Iterator[Check]:
         but = ", and the environment where it says so" if unequal else ""
         all_agree = f"Every pair that was compared agrees on everything but the framework{but}."
         yield Check("equal work", True, all_agree)
+
+
+def _parity(a: Analysis) -> Iterator[Check]:
+    runs = a.loaded.runs
+    if len(unproven := runs[runs["parity_not_proven"] > 0]):
+        most = count(int(unproven["parity_not_proven"].max()), "tensor")
+        which = (
+            f"{len(unproven)} of {count(len(runs), 'run')} ({', '.join(unproven['cell'].unique())})"
+        )
+        why = f"In {which} a rank could not repeat its own gradients of up to {most}"
+        yield Check("parity not proven", False, f"{why}, so their mean could not be compared.")
 
 
 def _parameters(a: Analysis) -> Iterator[Check]:

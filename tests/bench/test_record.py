@@ -80,6 +80,28 @@ def test_a_complete_log_comes_back(tmp_path: Path) -> None:
     assert run.hosts == ("n1", "n2")
 
 
+STEP = {"step": 2, "elements": 8, "relative_difference": "inf", "allowed": 1e-3, "holds": None}
+
+
+@pytest.mark.parametrize(
+    ("parity", "names", "usable"),
+    [
+        ([{**STEP, "not_proven": ["b", "a"]}], ["a", "b"], True),
+        ([{**STEP, "not_proven": []}], [], False),
+        ([], [], False),
+    ],
+)
+def test_a_parity_that_is_not_proven_needs_the_names_of_its_tensors(
+    parity: list[dict[str, Any]], names: list[str], usable: bool, tmp_path: Path
+) -> None:
+    unproven = changed(-1, checks={**CHECKS, "parity": None}, parity=parity)
+    run = read_run(write(tmp_path / "run.jsonl", unproven))
+    assert run.parity_not_proven == names
+    assert run.problem == (None if usable else "failed checks: parity")
+    false = changed(-1, checks={**CHECKS, "parity": False}, parity=parity)
+    assert read_run(write(tmp_path / "b.jsonl", false)).problem == "failed checks: parity"
+
+
 def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
     awkward = 0.1 + 0.2
     path = write(tmp_path / "run.jsonl", [("window", {"index": 0, "steps": 1, "seconds": awkward})])

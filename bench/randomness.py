@@ -1,0 +1,52 @@
+"""Random numbers that a model or a data set may draw: torch's, numpy's and Python's global ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch's, numpy's and Python's global random numbers with `seed`, 0 or more."""
+    torch.manual_seed(seed)
+    seed_beside_torch(seed)
+
+
+def seed_beside_torch(seed: int) -> None:
+    """Seed numpy's and Python's global random numbers with `seed`, 0 or more."""
+    random.seed(seed)
+    np.random.seed(np.random.SeedSequence(seed).generate_state(8))
+
+
+class RandomState:
+    """State of all global random numbers of this process when it was made."""
+
+    def __init__(self) -> None:
+        self._torch, self._numpy = torch.get_rng_state(), np.random.get_state()
+        self._python = random.getstate()
+        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._cuda = torch.cuda.get_rng_state() if cuda else None
+
+    def restore(self) -> None:
+        """Set all global random numbers back to this state."""
+        torch.set_rng_state(self._torch)
+        np.random.set_state(self._numpy)
+        random.setstate(self._python)
+        if self._cuda is not None:
+            torch.cuda.set_rng_state(self._cuda)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the processor's random numbers within the block; restore all behind it."""
+    before = RandomState()
+    torch.default_generator.manual_seed(seed)
+    seed_beside_torch(seed)
+    try:
+        yield
+    finally:
+        before.restore()
