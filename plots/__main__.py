@@ -16,7 +16,6 @@ try:
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
     from plots.foreign import ImportLogs, ShowPublished
-    from plots.larger import PredictRanks
     from plots.require import NewFile, StudyPath
 except ImportError as missing:
     give_up(missing)
@@ -270,7 +269,6 @@ PROGRAM = Group(
     compare=CompareStudies,
     **{"import": ImportLogs},
     published=ShowPublished,
-    predict=PredictRanks,
 )
 
 

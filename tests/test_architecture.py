@@ -25,8 +25,6 @@ GROUND = {
     "bench.study",
 }
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
-# what a prediction follows: DDP's rule of buckets, and a recorded step
-GROUND |= {"bench.backends.buckets", "bench.instrument.timeline"}
 STARTS_RANKS = {
     "bench.launch.gpu",
     "bench.launch.launcher",
@@ -152,7 +150,6 @@ def test_what_is_measured_knows_no_tool(path: Path) -> None:
 KNOWS_NOT = {
     "plots/read/": {"plots.analyse", "plots.report", "plots.bundle"},
     "plots/analyse/": {"plots.report", "plots.bundle"},
-    "plots/predict/": {"plots.report", "plots.bundle"},
     "plots/report/": {"plots.bundle"},
 }
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.config import UsageError
 from bench.record.archive import read_file
-from bench.record.host import machine_of
 
 KINDS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter")
 _LEAST = 3  # sizes of a regime: a line through two always fits
@@ -113,13 +110,6 @@ class Measured:
     ranks: int
     machine: str
     timed: tuple[Timed, ...]  # of which every result was right
-    ranks_per_node: int = 1  # at most; 1 where it is not known, as are those of a machine
-    ranks_per_machine: int = 1
-
-    @property
-    def nodes(self) -> int:
-        """One of which may have fewer ranks."""
-        return math.ceil(self.ranks / self.ranks_per_node)
 
     def of(self, kind: str) -> list[Timed]:
         """The times of one collective, by size."""
@@ -163,12 +153,7 @@ def read(path: Path) -> Measured:
             for e in named
         ]
         ended = next((e["status"] for e in events if e["event"] == "end"), "no end")
-        places = start["host"]["ranks"]
-        machine = str(places[0]["cpu"])
-        of_node, of_machine = (
-            max(Counter(map(name, places)).values())
-            for name in (itemgetter("hostname"), machine_of)
-        )
+        machine = str(start["host"]["ranks"][0]["cpu"])
     except UsageError:
         raise
     except OSError as error:
@@ -179,11 +164,4 @@ def read(path: Path) -> Measured:
         raise UsageError(f"{path} holds no times; measure again")
     if ended != "ok":
         raise UsageError(f"{path} has not ended well ({ended}); measure again")
-    return Measured(
-        cell=cell,
-        ranks=ranks,
-        machine=machine,
-        timed=tuple(timed),
-        ranks_per_node=of_node,
-        ranks_per_machine=of_machine,
-    )
+    return Measured(cell=cell, ranks=ranks, machine=machine, timed=tuple(timed))

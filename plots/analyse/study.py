@@ -34,13 +34,11 @@ from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, PointRow, Table, by_point, tabulate
-from plots.analyse.predicted import predictions
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
 from plots.analyse.trainings import summarise
 from plots.analyse.variants import Variant
 from plots.read.calibrations import Calibration
-from plots.read.predictions import PredictionLine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +83,6 @@ class Analysis:
     calibrated: Calibrated | None
     exchange: Exchange | None
     bounds: list[PointRow]
-    predictions: list[PointRow]
     trained: list[PointRow]
     served: list[PointRow]
 
@@ -145,7 +142,6 @@ def analyse(
     loaded: Loaded,
     calibrations: Sequence[Calibration] | None = None,
     collectives: Sequence[Measured] = (),
-    predicted: Sequence[PredictionLine] = (),
 ) -> Analysis:
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
@@ -153,7 +149,6 @@ def analyse(
     facts = runs["facts"].tolist()
     compared = comparison.compare(table, study, missing)
     gained = sorted(gains.gains(table, study, missing), key=_single_first)
-    scaled = list(scaling.efficiency(table, missing))
     return Analysis(
         loaded=loaded,
         table=table,
@@ -163,9 +158,8 @@ def analyse(
         comparisons=compared,
         gains=gained,
         other_optimisation=list(optimisation.beside(loaded.other_optimisation, table)),
-        efficiency=scaled,
+        efficiency=list(scaling.efficiency(table, missing)),
         bounds=list(bounds(table, runs, collectives, missing)),
-        predictions=list(predictions(table, scaled, predicted, missing)),
         exchange=examine(table, tabulate(loaded.observed), loaded.framework, missing),
         not_compared=missing,
         step_times=list(_step_times(runs)),

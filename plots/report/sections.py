@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from plots.analyse.study import Analysis
-from plots.report import bands, quality, tables
+from plots.report import quality, tables
 from plots.report.answer import versus
 from plots.report.columns import Column, csv, markdown_table, records
 
@@ -94,7 +94,6 @@ _PAGE = (
     Exhibit("Energy", tables.energy, "comparisons", prose="energy"),
     Exhibit("Scaling", tables.SCALING, "efficiency", "scaling"),
     Exhibit("Scaling", tables.BOUNDS, "bounds"),
-    Exhibit("Scaling", bands.PREDICTIONS, "predictions"),
     Exhibit("Data quality", prose="quality"),
     Exhibit("Data quality", quality.GAPS, "gaps", marked=False),
     Exhibit("Data quality", quality.LOGS, "loaded.unusable", "unusable", marked=False),

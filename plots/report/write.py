@@ -21,7 +21,7 @@ from plots.analyse.runs import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.variants import words
-from plots.read import calibrations, predictions
+from plots.read import calibrations
 from plots.report import answer, figures, lead, sections
 from plots.report.axes import PRESETS
 from plots.report.checks import checks
@@ -68,7 +68,7 @@ def analysed(folder: Path) -> Analysis:
     require(loaded, folder)
     jobs = calibrations.read(folder, comparability.facts)
     sweeps = read_each(logs_in(folder / COLLECTIVES))
-    return analyse(loaded, jobs, sweeps, predictions.read(folder))
+    return analyse(loaded, jobs, sweeps)
 
 
 def draw_one(

@@ -135,15 +135,6 @@ def test_the_manifest_holds_for_every_file(folder: Path, tmp_path: Path) -> None
     assert facts["study"]["name"] == "small"
 
 
-def test_predictions_belong_to_it(folder: Path, tmp_path: Path) -> None:
-    head = "name,curve,images,world_size,use,predicted_efficiency,low,high,doubt\n"
-    (folder / "predictions").mkdir()
-    (folder / "predictions" / "from-2.csv").write_text(f"{head}a/mpi,weak,4,8,predicted,1,1,1,\n")
-    assert main(["report", str(folder)]) == 0
-    assert main(["bundle", str(folder), "--out", str(tmp_path / "cited.tar.gz")]) == 0
-    assert "small/predictions/from-2.csv" in members(tmp_path / "cited.tar.gz")
-
-
 def test_the_report_in_it_is_made_afresh(folder: Path, tmp_path: Path) -> None:
     shutil.rmtree(folder / "figures")
     (folder / "report.md").unlink()

@@ -67,8 +67,7 @@ def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
     common, shown = [r for r in rows if r.kind == "common"], [y(r) for r in rows]
     own_rows = [r for r in rows if r.kind == "own"] + _anchors(rows)
     figure, both = panels(8.4, 3.9, 2)
-    predicted = _predictions(a, rows)
-    values = [1, *(r.point.world_size for r in (*rows, *predicted))]
+    values = [1, *(r.point.world_size for r in rows)]
     log_y = not weak
     frame = _frame(shown, log_y, 1.0, 1.0 if weak else max(values))
     headings = ("against one plain process", common), ("against its own one rank", own_rows)
@@ -89,52 +88,14 @@ def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
     against = "against one\nplain process" if common else "against\nits own one rank"
     legend(both[1], {cell: short(e, form) for cell, e in last.items()}, f"at {place}, {against}")
     notes = [_baseline(common[0]) if common else "No usable common baseline."]
-    notes += _draw_beside(both[0], a, common, predicted)
+    measured = {(r.curve, r.point) for r in common}
+    if bounds := [b for b in a.bounds if (b.curve, b.point) in measured]:
+        _draw_bounds(both[0], bounds, common)
+        notes.append(_BOUND)
     name = "Weak efficiency" if weak else "Strong speed-up"
     title = f"{name} at {place}{_finding(last, form)}"
     caption(a, figure, [_variant(rows)], title, _conditions(a, rows), notes, shown, frame)
     return figure
-
-
-def _predictions(a: Analysis, rows: Rows) -> list[PointRow]:
-    """Of the curves of these rows."""
-    series = {(r.curve, r.point.series(r.curve)) for r in rows}
-    return [p for p in a.predictions if (p.curve, p.point.series(p.curve)) in series]
-
-
-def _draw_beside(ax: Axes, a: Analysis, common: Rows, predicted: Rows) -> list[str]:
-    """Bounds and predictions behind the measured curves; what the caption says of them."""
-    notes = []
-    measured = {(r.curve, r.point) for r in common}
-    if beside := [b for b in a.bounds if (b.curve, b.point) in measured]:
-        _draw_bounds(ax, beside, common)
-        notes.append(_BOUND)
-    if predicted:
-        _draw_predictions(ax, predicted, [*common, *predicted])
-        most = max((p.point.world_size for p in predicted if p.use == "fitted"), default=0)
-        of_ranks = f" from at most {ranks(most)}" if most else ""
-        but = ", but where it is in doubt" if any(p.doubt for p in predicted) else ""
-        notes.append(f"Short dashes: predicted{of_ranks}, with its band of 90 %{but}.")
-    return notes
-
-
-def _draw_predictions(ax: Axes, predicted: Rows, rows: Rows) -> None:
-    """In short dashes of its cell's colour, with its band where nothing is in doubt."""
-    cells = in_order(r.point.cell for r in rows)
-    for cell in in_order(p.point.cell for p in predicted):
-        of_cell = sorted(
-            (p for p in predicted if p.point.cell == cell), key=lambda p: p.point.world_size
-        )
-        at = [p.point.world_size for p in of_cell]
-        up = [1 if p.curve == "weak" else p.point.world_size for p in of_cell]
-        middle, low, high = (
-            [getattr(p, name) * factor for p, factor in zip(of_cell, up, strict=True)]
-            for name in ("predicted_efficiency", "low", "high")
-        )
-        colour = look(cell, cells)["color"]
-        ax.plot(at, middle, ls=(0, (2, 1.5)), color=colour, linewidth=1.3, zorder=1)
-        sure = [not p.doubt for p in of_cell]
-        ax.fill_between(at, low, high, where=sure, color=colour, alpha=0.15, linewidth=0, zorder=0)
 
 
 def _draw_bounds(ax: Axes, bounds: Rows, rows: Rows) -> None:
