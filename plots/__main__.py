@@ -12,7 +12,6 @@ from bench.missing import give_up
 try:
     from bench.called import command
     from bench.config import UsageError
-    from bench.extras import names
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
     from plots.foreign import ImportLogs, ShowPublished
@@ -167,51 +166,25 @@ class DrawCollectives(Command):
 
 
 class ExportStudy(Command):
-    """Write a study's numbers in another program's format, or its comparisons for a paper."""
+    """Write a study's comparisons as a table in LaTeX, or its step times for Extra-P."""
 
-    form: str = option(
-        ...,
-        f"{', '.join(names('plots/report')).replace('_', '-')}, or package.module:function",
-        shown=Shown("FORMAT"),
-    )
+    form: Literal["extra-p", "latex"] = option(..., "of the file", shown=Shown("FORMAT"))
     folder: StudyPath
     out: NewFile = option(..., "file to write", shown=Shown("-o"))
     curve: Literal["weak", "strong"] = option("weak", "of extra-p: ranks are its parameter")
 
     def run(self) -> None:
-        from plots.report.export import find, write
-        from plots.report.write import analysed
-
-        exporter = find(self.form)
-        for line in write(analysed(self.folder), exporter, self.curve, self.out):
-            print(line)
-
-
-class WriteProposal(Command):
-    """Write a study's scaling for a proposal: efficiency with intervals against a criterion."""
-
-    example: ClassVar[str] = "python -m plots proposal results/emulated --criterion 75"
-    folder: StudyPath
-    criterion: float | None = option(None, "least efficiency, in percent", ge=1, le=100)
-    baseline: Literal["common", "own"] = option(
-        "common", "T(1): of one plain process, or of the framework's own one rank"
-    )
-    epoch_images: int | None = option(None, "images of an epoch, for a column of its time", ge=1)
-    form: Literal["markdown", "latex", "csv"] = option("markdown", "of the page", alias="format")
-    out: NewFile | None = option(None, "file to write; default: print", shown=Shown("-o"))
-
-    def run(self) -> None:
         from bench.study.disk import write_whole
-        from plots.report import proposal
+        from plots.report import extra_p, latex
         from plots.report.write import analysed
 
-        criterion = None if self.criterion is None else self.criterion / 100
         a = analysed(self.folder)
-        text = proposal.write(a, self.form, self.baseline, criterion, self.epoch_images)
-        if self.out is None:
-            print(text, end="")
+        if self.form == "latex":
+            text, remarks = latex.export(a), list[str]()
         else:
-            print(write_whole(self.out, text.encode()))
+            text, remarks = extra_p.export(a, self.curve)
+        for line in (*remarks, write_whole(self.out, text.encode())):
+            print(line)
 
 
 class CompareStudies(Command):
@@ -265,7 +238,6 @@ PROGRAM = Group(
     archive=ArchiveLogs,
     collectives=DrawCollectives,
     export=ExportStudy,
-    proposal=WriteProposal,
     compare=CompareStudies,
     **{"import": ImportLogs},
     published=ShowPublished,

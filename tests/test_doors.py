@@ -43,20 +43,6 @@ def plain(num_classes):
 """
 
 
-EXPORT = """
-def export(analysis, curve):
-    return f"{curve}: {len(analysis.comparisons)}", ["a remark"]
-
-
-def broken(analysis, curve):
-    raise ValueError("mine")
-
-
-def short(analysis, curve):
-    return curve
-"""
-
-
 def python(path: Path, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """A command of the project, with the modules in `path` on Python's path."""
     return subprocess.run(
@@ -90,25 +76,6 @@ def test_a_format_that_fails_is_one_line_and_its_own_traceback(tmp_path: Path) -
     assert line.startswith("error: format 'my_format:FORMAT': importing my_format failed (NameErr")
     assert "my_format.py" in trace[1]
     assert "/bench/factory.py" not in done.stderr
-
-
-def test_an_exporter_is_named_by_its_module(tmp_path: Path) -> None:
-    (tmp_path / "my_export.py").write_text(EXPORT)
-    out = tmp_path / "out.txt"
-    words = ["-m", "plots", "export", "my_export:export", "results/local", "-o", str(out)]
-    done = python(tmp_path, *words)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"a remark\n{out}\n")
-    assert out.read_text() == "weak: 1"
-    words[3] = "my-export"
-    refused = python(tmp_path, *words)
-    rule = "is none of extra-p, latex; or give package.module:export, your own"
-    assert (refused.returncode, refused.stderr) == (2, f"error: format 'my-export' {rule}\n")
-    for name, fault in (("broken", "ValueError: mine"), ("short", "ValueError: ")):
-        words[3] = f"my_export:{name}"
-        failed = python(tmp_path, *words)
-        assert failed.returncode == 2
-        # a busy machine says first how many logs are read
-        assert f"\nerror: the exporter failed ({fault}" in f"\n{failed.stderr}"
 
 
 def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) -> None:

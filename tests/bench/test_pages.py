@@ -35,7 +35,7 @@ PROMISED = {
     "--one-rank one.jsonl": r"^(ok|warning) +speed-up +ddp/mpi: 2 ranks process at most \d",
     "--one-rank strides.jsonl": r"^ok +strides +all \d+ gradients lie as their parameters do",
     "read_run": r"^0 \d+\.\d+ ms in the middle",
-    "plots proposal": r"DDP over MPI, strong scaling(.|\n)*efficiency \[95 %\]",
+    "## Scaling": r"ddp/mpi \| 2 \| common",
     "published.md": r"\| ",
     "hvd-ddp-fom": r'"network": null',
     "bench doctor --world-size": r"^ok +places +rank 0-1: cores \d",

@@ -10,10 +10,10 @@ from plots.analyse.study import Analysis
 
 
 def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
-    """Seconds of a step against ranks, a region for each line of the curve, a value for each block.
+    """Write seconds of a step against ranks: a region for each line, a value for each block.
 
     Extra-P's text format has the same points in every region: what lacks one is left out, and named
-    beside the text.
+    in remarks beside the text.
     """
     points: dict[str, dict[int, Point]] = defaultdict(dict)
     for p in a.table.on(curve):

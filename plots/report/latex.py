@@ -1,24 +1,28 @@
-"""The comparisons as a table in LaTeX."""
+"""The comparisons as a table in LaTeX, for `\\usepackage{booktabs}`."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 from bench.config import UsageError
 from plots.analyse.comparison import Comparison
 from plots.analyse.study import Analysis, machine, workload
-from plots.report import tex
 from plots.report.answer import by_weight, emulation
-from plots.report.format import interval, ratio
+from plots.report.format import clean, interval, ratio
 from plots.report.verdicts import over, sentence, sides
 
 _HEAD = ("Transport", "Ranks", "Images per rank", "Conditions", "Ratio", "n", "Verdict")
+_LONGEST = 1000  # letters, of a caption
+_TEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_TEX |= {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}"}
 
 
-def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
-    """The comparisons as a table for `\\usepackage{booktabs}`; its caption names the baseline."""
+def export(a: Analysis) -> str:
+    """Write the comparisons as a table, whose caption names the baseline."""
     if not a.comparisons:
         raise UsageError("nothing was compared, so there is no table; see the report")
     rows = (_row(a, c) for c in by_weight(a))
-    return tex.table(_caption(a), "lrrllrp{5cm}", _HEAD, rows), []
+    return _table(_caption(a), "lrrllrp{5cm}", _HEAD, rows)
 
 
 def _row(a: Analysis, c: Comparison) -> list[str]:
@@ -38,3 +42,26 @@ def _caption(a: Analysis) -> str:
         f"{machine(a.loaded.host)}."
     )
     return f"{mark}: {text}" if mark else text
+
+
+def _table(caption: str, alignment: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Escape plain texts, which are no commands, and set them as a table."""
+    lines = (" & ".join(map(_escape, row)) + " \\\\" for row in rows)
+    return "\n".join([
+        "\\begin{table}",
+        f"\\caption{{{_escape(caption)}}}",
+        f"\\begin{{tabular}}{{{alignment}}}",
+        "\\toprule",
+        " & ".join(map(_escape, head)) + " \\\\",
+        "\\midrule",
+        *lines,
+        "\\bottomrule",
+        "\\end{tabular}",
+        "\\end{table}",
+        "",
+    ])  # fmt: skip
+
+
+def _escape(text: str) -> str:
+    """Escape text of a log or a study, which is no command of LaTeX."""
+    return "".join(_TEX.get(letter, letter) for letter in clean(text, _LONGEST))

@@ -1,1 +1,0 @@
-"""Formats in which a study's numbers are exported, one module each."""
