@@ -24,6 +24,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import ALONE, Turns
 from bench.record import RunLog
 from bench.start import write_start
+from bench.streams import say
 from bench.train import device, torch_settings
 from bench.train.checks import digest
 from bench.train.device import Device
@@ -135,6 +136,7 @@ def assemble(
     checked = (trial.parity_steps, trial.parity_elements)
     parity = Parity(config, backend, network, *checked) if compared else None
     observer = Observers(*_observers(config, workload, place, parity))
+    classes = None if config.emulate is not None else workload.images.classes
     return Rig(
         config=config,
         launch=launch,
@@ -147,7 +149,9 @@ def assemble(
         parity=parity,
         observer=observer,
         meters=meters,
-        loop=None if config.loader_only else Loop(config, backend, network, samples, observer),
+        loop=None
+        if config.loader_only
+        else Loop(config, backend, network, samples, observer, classes=classes),
     )
 
 
@@ -156,6 +160,8 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
     place = device.choose(config, launch)
     pulse.enter("loading data")
     images = data.load_images(config)
+    if launch.rank == 0 and (doubt := getattr(images, "doubt", "")):
+        say(f"warning: {doubt}")
     held_out = None if config.epochs is None else data.load_held_out(config, images)
     pulse.enter("building the model")
     seed = config.seed + launch.rank if trial.weights_apart else config.seed

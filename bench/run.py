@@ -72,6 +72,12 @@ def _require_trainings(config: RunConfig) -> None:
         checkpoint.path_of(config)  # a log is not asked for before a run is started
 
 
+def _say_scores(config: RunConfig, scores: int, classes: int) -> None:
+    """Say that a model has more scores than there are classes, as a head left as it was has."""
+    if scores > classes:
+        say(f"note: model={config.model!r} gives {scores} scores for {classes} classes")
+
+
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     """Warm up, time the windows, and train to a target where one is asked for."""
     compiles = rig.config.compile and rig.loop is not None
@@ -80,6 +86,8 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     before = tcp_bytes()  # of launcher, rendezvous and start
     try:
         measure(rig, log, pulse.window, turns)
+        if rig.loop is not None and rig.launch.rank == 0:
+            _say_scores(rig.config, rig.loop.scores, rig.workload.images.classes)
         images, held_out = rig.workload.images, rig.workload.held_out
         if held_out is not None:
             from bench.train.extras.target import Course, train

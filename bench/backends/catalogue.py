@@ -38,6 +38,7 @@ _PLACES = ("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME")
 _ROWS = (
     BackendFacts(
         name="single",
+        carries_complex=True,
         label="single process",
         short_label="single",
         implementation="bench.backends.protocol:Backend",
@@ -45,6 +46,7 @@ _ROWS = (
     ),
     BackendFacts(
         name="ddp",
+        carries_complex=True,
         label="PyTorch DDP",
         short_label="DDP",
         implementation="bench.backends.ddp:Ddp",

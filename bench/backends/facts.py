@@ -39,6 +39,7 @@ class BackendFacts:
     # that takes the mean
     applies: str = ""
     beside: str = ""
+    carries_complex: bool = False  # whether parameters may be complex
     powers_of_two: bool = False  # whether it can have no other numbers of ranks
     # (field, value) -> why it cannot do that, and the way out; of `...`: any but the default
     refused: Mapping[tuple[str, object], str] = field(default_factory=dict)

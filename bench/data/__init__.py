@@ -54,6 +54,10 @@ def load_images(config: RunConfig) -> Images:
     name = f"dataset={config.dataset}"
     if images.samples is None and config.sharding == "fixed":
         raise UsageError(f"sharding=fixed divides a data set, and {name} is endless; leave it out")
+    if images.classes < 2:
+        raise UsageError(
+            f"{name} has one class, so its loss is 0 and nothing is learnt; add others"
+        )
     if images.samples is not None and images.samples < config.samples_per_step:
         few = f"{name} has {images.samples}; use a smaller batch"
         raise UsageError(f"a step takes {config.samples_per_step} samples, but {few}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from contextlib import suppress
 from operator import index as whole_number
 from typing import Any
@@ -84,6 +85,16 @@ class Own(Dataset[Batch]):
             types = f"{image.dtype} and {label.dtype}"
             raise self._error(f"a batch is {types}, not floats and torch.int64")
 
+    def require_picklable(self) -> None:
+        """Raise UsageError where loading processes, which are spawned, could not get the set."""
+        try:
+            pickle.dumps(self._dataset)
+        except Exception as error:
+            rule = f"num_workers={self._config.num_workers} spawns processes, which need it pickled"
+            cure = "use functions at module level instead of lambdas and local ones"
+            why = factory.in_words(error)
+            raise self._error(f"{rule} ({why}); {cure}, or --num-workers 0") from None
+
     def _item(self, index: int, epoch: int) -> tuple[torch.Tensor, int]:
         seed = int(sample_random(self._config.seed, epoch, index).integers(2**63))
         with seeded(seed):
@@ -126,6 +137,8 @@ def load(config: RunConfig) -> Own:
         images = Own(config, dataset)
         if images.samples != 0:
             images.try_sample()
+        if config.num_workers:
+            images.require_picklable()
     except UsageError:
         raise
     except Exception as error:

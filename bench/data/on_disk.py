@@ -61,6 +61,7 @@ class Folder(Dataset[Batch]):
         if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
             wrong = f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes"
             raise UsageError(f"{wrong}; use {folder / 'train'}")
+        self.doubt = _one_level_too_high(folder, listing)
         self._files: list[tuple[str, int]] = listing.samples
         self.names: list[str] = listing.classes
         self.classes, self.samples = len(listing.classes), len(listing.samples)
@@ -78,7 +79,7 @@ class Folder(Dataset[Batch]):
         path = self._files[sample][0]
         try:
             with Image.open(path) as file:
-                image = file.convert("RGB")  # decodes the whole file
+                image = _in_eight_bits(file).convert("RGB")  # decodes the whole file
         except Exception as error:  # Pillow's decoders raise many kinds; all of them mean this file
             wrong = f"{path} is no readable image ({_one_line(error)})"
             raise UsageError(f"{wrong}; replace or remove it") from None
@@ -86,6 +87,27 @@ class Folder(Dataset[Batch]):
             return np.asarray(augment.centre_crop(image, self._size))
         random = augment.sample_random(self._seed, epoch, sample)
         return np.asarray(augment.random_resized_crop(image, self._size, random))
+
+
+def _one_level_too_high(folder: Path, listing: Any) -> str:
+    """Say that no class of a folder holds an image of its own, but folders that do; '' if not."""
+    classes = [folder / name for name in listing.classes]
+    if any(Path(path).parent in classes for path, _ in listing.samples):
+        return ""
+    names = ", ".join(listing.classes[:4])
+    lacks = f"data_dir={folder}: its classes ({names}) hold no image of their own, but folders"
+    return f"{lacks}; is it one level too high?"
+
+
+def _in_eight_bits(image: Image.Image) -> Image.Image:
+    """Scale pixels of 16 bits to 8, which Pillow would cut off at 255. Raises ValueError for
+    pixels whose largest value nobody knows.
+    """
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"pixels of mode {image.mode}, whose range is not known; use 8 or 16 bits")
+    return image
 
 
 def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import torch
 from bench import factory
 from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
+from bench.models.requirements import require_fit
 from bench.randomness import seed_all
 from bench.train.precision import memory_format, parameter_dtype
 
@@ -36,9 +38,19 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
         setting, rule = f"model_width={config.model_width:g}", f"model={name!r} has one width"
         raise UsageError(f"{setting} is of {', '.join([*NETWORKS, _WIDE])}; {rule}, leave it out")
     make = _factory_model if ":" in place else _torchvision_model
-    module = make(config, place, classes).to(dtype=parameter_dtype(config))
-    # an overload that torch's stubs lack
-    return module.to(memory_format=memory_format(config))  # type: ignore[call-overload, no-any-return]
+    module = make(config, place, classes)
+    require_fit(module, config)
+    _convert(module, parameter_dtype(config))
+    if config.memory_format == "channels_last":
+        # an overload that torch's stubs lack
+        module = module.to(memory_format=memory_format(config))  # type: ignore[call-overload]
+    return module
+
+
+def _convert(network: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Give parameters and buffers of float32 the type `dtype`; all others stay as they are."""
+    if dtype != torch.float32:
+        network._apply(lambda tensor: tensor.to(dtype) if tensor.dtype == torch.float32 else tensor)
 
 
 def prepare(network: torch.nn.Module, config: RunConfig, images: Images) -> None:
@@ -73,6 +85,8 @@ def _torchvision_model(config: RunConfig, name: str, classes: int) -> torch.nn.M
 
 
 def _factory_model(config: RunConfig, place: str, classes: int) -> torch.nn.Module:
+    with suppress(UsageError):
+        import_torchvision()  # before a factory does, which knows nothing of its operators
     model = factory.make("model", place, classes, config=config)
     if not isinstance(model, torch.nn.Module):
         mistake = f"the factory gave a {type(model).__name__}, not a torch.nn.Module"

@@ -10,6 +10,7 @@ import torch
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.instrument import Observer
+from bench.models.requirements import require_pictures, require_scores
 from bench.randomness import seed_beside_torch
 from bench.train import precision
 from bench.train.input import Input
@@ -18,7 +19,7 @@ from bench.train.loss import mean_loss
 
 class Loop:
     """A model in training for `steps` steps, by default those of the run's warm-up and windows; the
-    next one is `first`.
+    next one is `first`. With `classes` the first batch and its scores are looked at.
 
     `step` is one optimiser update, whose loss is in `losses` [steps].
     """
@@ -32,10 +33,11 @@ class Loop:
         observer: Observer | None = None,
         steps: int | None = None,
         first: int = 0,
+        classes: int | None = None,
     ) -> None:
         self._config, self._network, self._input = config, network, data
         self._observer = observer or Observer()
-        self._steps_in_all = steps or config.steps
+        self._steps_in_all, self._classes = steps or config.steps, classes
         optimizer = torch.optim.SGD(
             network.parameters(),
             lr=config.learning_rate(0, self._steps_in_all),
@@ -51,8 +53,10 @@ class Loop:
         # torch's come from the model's making on; what frameworks draw of these differs
         seed_beside_torch(config.seed)
         self._autocast = precision.autocast(config)
-        self._trained = [p for p in network.parameters() if p.requires_grad]
+        trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
+        self._trained, self._names = [*trained.values()], [*trained]
         self._steps = first  # taken so far
+        self.scores = 0  # of an image, once the first batch was looked at
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
             (self._steps_in_all,),
@@ -78,7 +82,7 @@ class Loop:
         loss = backward(images, labels)
         # in every step, some 0.07 us a parameter: DDP fails where Horovod goes on with zeros
         if not self._config.unused_parameters and any(p.grad is None for p in self._trained):
-            raise _idle(self._network, self._config, self._steps)
+            raise self._idle()
         self.session.synchronize_gradients()
         self._observer.gradients_ready()
         if self._config.clip_norm is not None:
@@ -91,7 +95,12 @@ class Loop:
     def _backward(self, images: torch.Tensor, labels: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Forward and backward of one micro-batch, one of `parts`; its share of the step's loss."""
         with self._autocast:
-            loss = mean_loss(self._config, self._forward(images), labels)
+            scores = self._forward(images)
+            if not self._steps and self._classes is not None:
+                require_pictures(images, self._config)
+                require_scores(scores, labels, self._classes, self._config)
+                self.scores = scores.shape[1]
+            loss = mean_loss(self._config, scores, labels)
         self._observer.forward_done()
         if parts > 1:
             loss = loss / parts
@@ -107,6 +116,16 @@ class Loop:
             with nullcontext() if index == parts - 1 else self.session.no_sync():
                 total = total + self._backward(*part, parts)
         return total
+
+    def _idle(self) -> UsageError:
+        """Make the error of a step that left a parameter out: frameworks differ then."""
+        idle = [n for n, p in zip(self._names, self._trained, strict=True) if p.grad is None]
+        when = f" in step {self._steps + 1}" if self._steps else ""
+        return UsageError(
+            f"model={self._config.model} left {len(idle)} parameter(s) without gradient{when}, "
+            f"such as {idle[0]}: freeze them before the run (requires_grad=False), or use "
+            "--unused-parameters"
+        )
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
         try:
@@ -130,13 +149,3 @@ def _require_fit(network: torch.nn.Module, config: RunConfig, images: torch.Tens
             f"model={config.model} cannot train on a batch of shape {list(images.shape)} "
             f"({reason}); choose another --image-size, batch or --model"
         ) from None
-
-
-def _idle(network: torch.nn.Module, config: RunConfig, step: int) -> UsageError:
-    """The error of a step that left a parameter without gradient: frameworks then differ."""
-    idle = [n for n, p in network.named_parameters() if p.requires_grad and p.grad is None]
-    when = f" in step {step + 1}" if step else ""
-    return UsageError(
-        f"model={config.model} left {len(idle)} parameter(s) without gradient{when}, such as "
-        f"{idle[0]}: freeze them (requires_grad=False), or use --unused-parameters"
-    )

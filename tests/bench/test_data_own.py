@@ -67,7 +67,7 @@ def test_the_runs_own_random_numbers_are_left_alone() -> None:
         ("tests.bench.own_data:nobody", "nobody"),
         ("nothing", "NoneType, which has no len"),
         ("without_classes", "Ramp needs `classes`"),
-        ("one_class", "has label 1, but there are 1 classes"),
+        ("one_class", "has one class, so its loss is 0"),
         ("other_size", r"sample 0 is torch.float32 \[3, 20, 20\], not floats \[3, 32, 32\]"),
         ("images_only", "sample 0 is no pair"),
         ("true_classes", "Ramp needs `classes`, their number; it has True"),

@@ -1,0 +1,232 @@
+"""The first look at the user's own code: what is refused by name, and what stays as it was."""
+
+from __future__ import annotations
+
+import copy
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from PIL import Image
+from torch import nn
+
+from bench.config import RunConfig, UsageError
+from bench.data import load_images
+from bench.data.custom import Own
+from bench.models import build_model
+from bench.models.requirements import require_fit, require_pictures, require_scores
+from tests.bench.test_parity import train
+
+Outputs = namedtuple("Outputs", ["logits", "aux"])
+
+
+class Asks(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if dist.is_initialized():
+            dist.all_reduce(x)
+        return x
+
+
+class OwnSync(nn.SyncBatchNorm):
+    pass
+
+
+class Kinds(nn.Module):
+    """Parameters and buffers of many types and layouts; only float32 ones are trained."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.flat = nn.Flatten()
+        self.head = nn.Linear(3 * 8 * 8, classes)
+        self.filter = nn.Parameter(torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last))
+        self.turned = nn.Parameter(torch.randn(3, 5).t())
+        self.spectrum = nn.Parameter(torch.randn(3, dtype=torch.complex64))
+        self.exact = nn.Parameter(torch.randn(2, dtype=torch.float64))
+        for name, dtype in (("count", torch.int64), ("mask", torch.bool), ("short", torch.float16)):
+            self.register_buffer(name, torch.ones(3).to(dtype))
+        self.register_buffer("phase", torch.full((2,), 1 + 2j))
+        self.register_buffer("wide", torch.full((2,), 1 / 3, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        others = self.filter.sum() + self.turned.sum() + self.exact.sum().float()
+        return self.head(self.flat(x)) + others + self.spectrum.abs().sum()  # type: ignore[no-any-return]
+
+
+made: list[Kinds] = []
+
+
+def kinds(classes: int) -> nn.Module:
+    made.append(Kinds(classes))
+    return made[-1]
+
+
+def tensors(network: nn.Module) -> dict[str, Any]:
+    """Type, shape, layout and values of every parameter and buffer."""
+    each = [*network.named_parameters(), *network.named_buffers()]
+    return {name: (t.dtype, t.shape, t.stride(), t.detach().tolist()) for name, t in each}
+
+
+def config(**fields: Any) -> RunConfig:
+    usual: dict[str, Any] = {"backend": "ddp", "batch_per_rank": 4, "world_size": 2}
+    return RunConfig(**usual | fields)
+
+
+def test_a_model_is_measured_as_its_factory_made_it() -> None:
+    alone = RunConfig(batch_per_rank=4, model="tests.bench.test_requirements:kinds")
+    torch.manual_seed(alone.seed)
+    before = tensors(copy.deepcopy(Kinds(10)))
+    assert tensors(build_model(alone, 10)) == before
+
+
+def test_a_type_that_is_asked_for_is_given_to_float32_alone() -> None:
+    alone = RunConfig(
+        batch_per_rank=4, model="tests.bench.test_requirements:frozen_kinds", precision="bf16"
+    )
+    types = {name: dtype for name, (dtype, *_) in tensors(build_model(alone, 10)).items()}
+    assert types["head.weight"] == types["filter"] == torch.bfloat16
+    assert (types["spectrum"], types["exact"]) == (torch.complex64, torch.float64)
+    assert (types["phase"], types["short"]) == (torch.complex64, torch.float16)
+
+
+def frozen_kinds(classes: int) -> nn.Module:
+    network = Kinds(classes)
+    network.spectrum.requires_grad_(False)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("layer", "backend", "words"),
+    [
+        (nn.SyncBatchNorm(4), "ddp", "0 (SyncBatchNorm) synchronises by one framework"),
+        (OwnSync(4), "horovod", "0 (OwnSync) synchronises by one framework"),
+        (nn.LazyLinear(3), "ddp", "0.weight has no shape before"),
+        (nn.Embedding(3, 4, sparse=True), "ddp", "0 (Embedding) makes sparse gradients"),
+        (Asks(), "horovod", "0 (Asks) uses torch.distributed"),
+        (Kinds(10), "horovod", "0.spectrum is complex64, which horovod cannot exchange"),
+        (Kinds(10), "ddp", ""),
+        (nn.BatchNorm2d(4), "horovod", ""),
+    ],
+)
+def test_what_would_not_be_equal_work_is_refused_by_name(
+    layer: nn.Module, backend: str, words: str
+) -> None:
+    network = nn.Sequential(layer, nn.Linear(2, 2))
+    if not words:
+        require_fit(network, config(backend=backend))
+        return
+    with pytest.raises(UsageError) as caught:
+        require_fit(network, config(backend=backend, model="own.nets:make"))
+    assert str(caught.value).startswith(f"model='own.nets:make': {words}")
+    assert ";" in str(caught.value)  # and a way out
+
+
+SCORES = torch.zeros(4, 10, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("output", "came"),
+    [
+        (Outputs(SCORES, SCORES), "a Outputs of 2"),
+        ({"logits": SCORES}, "a dict of 1"),
+        (None, "a NoneType"),
+        (SCORES[:, :5], "[4, 5]"),
+        (SCORES[:, :, None, None], "[4, 10, 1, 1]"),
+        (SCORES[:2], "[2, 10]"),
+        (SCORES.argmax(1), "int64 [4]"),
+        (SCORES.detach(), "scores without a gradient"),
+    ],
+)
+def test_the_first_output_is_looked_at(output: Any, came: str) -> None:
+    with pytest.raises(UsageError, match=r"^model='resnet50' gave ") as caught:
+        require_scores(output, torch.arange(4), 10, config())
+    assert f"gave {came}" in str(caught.value)
+
+
+def test_labels_and_pictures_are_looked_at() -> None:
+    require_scores(SCORES, torch.arange(4), 10, config())
+    with pytest.raises(UsageError, match="gave labels 8 to 11 for 10 classes"):
+        require_scores(torch.cat([SCORES, SCORES], 1), torch.arange(8, 12), 10, config())
+    require_pictures(torch.rand(2, 3, 8, 8), config())
+    with pytest.raises(UsageError, match="all pixels of the first batch are 1"):
+        require_pictures(torch.ones(2, 3, 8, 8), config())
+
+
+def midway(classes: int) -> nn.Module:
+    return Midway(classes)
+
+
+class Midway(nn.Module):
+    """Freezes itself in its third pass."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.passes, self.head = 0, nn.Linear(3 * 8 * 8, classes)
+        self.body = nn.Linear(3 * 8 * 8, 3 * 8 * 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.passes += 1
+        if self.passes > 2:
+            self.body.requires_grad_(False)
+        return self.head(self.body(x.flatten(1)))  # type: ignore[no-any-return]
+
+
+def test_a_model_that_freezes_itself_midway_is_told_so() -> None:
+    from bench.backends.protocol import Backend
+
+    frozen = "left 2 parameter\\(s\\) without gradient in step 3, such as body.weight"
+    with pytest.raises(UsageError, match=frozen):
+        train(
+            Backend(),
+            RunConfig(batch_per_rank=4, model="tests.bench.test_requirements:midway"),
+        )
+
+
+def folder_of(root: Path, images: dict[str, Image.Image]) -> RunConfig:
+    for name, image in images.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        image.save(root / name)
+    fields: dict[str, Any] = {"dataset": "imagefolder", "data_dir": root, "batch_per_rank": 1}
+    return RunConfig(**fields, augment=False, image_size=8)
+
+
+def test_sixteen_bits_are_scaled_and_not_cut_off(tmp_path: Path) -> None:
+    grey = Image.fromarray(np.full((8, 8), 0x8040, np.uint16))
+    set_of_two = folder_of(tmp_path, {"a/0.png": grey, "b/0.png": grey})
+    images, _ = load_images(set_of_two).__getitems__([0])
+    plain = Image.fromarray(np.full((8, 8), 0x80, np.uint8))
+    (tmp_path / "eight").mkdir()
+    of_eight = folder_of(tmp_path / "eight", {"a/0.png": plain, "b/0.png": plain})
+    assert torch.equal(images, load_images(of_eight).__getitems__([0])[0])
+    floats = Image.fromarray(np.ones((8, 8), np.float32))
+    of_floats = folder_of(tmp_path / "f", {"a/0.tiff": floats, "b/0.tiff": floats})
+    with pytest.raises(UsageError, match="mode F, whose range is not known"):
+        load_images(of_floats).__getitems__([0])
+
+
+def test_one_class_is_refused_and_one_level_too_high_is_told(tmp_path: Path) -> None:
+    image = Image.fromarray(np.zeros((8, 8, 3), np.uint8))
+    with pytest.raises(UsageError, match="has one class"):
+        load_images(folder_of(tmp_path / "one", {"a/0.png": image}))
+    nested = folder_of(tmp_path / "two", {"x/a/0.png": image, "y/b/0.png": image})
+    assert "one level too high" in load_images(nested).doubt  # type: ignore[attr-defined]
+    flat = folder_of(tmp_path / "flat", {"x/0.png": image, "y/0.png": image})
+    assert load_images(flat).doubt == ""  # type: ignore[attr-defined]
+
+
+def test_a_set_that_cannot_be_pickled_is_told_before_a_process_is_spawned() -> None:
+    class Local:
+        classes = 2
+
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+            return torch.zeros(3, 8, 8), index % 2
+
+    own = Own(config(dataset="own.sets:make", num_workers=2), Local())
+    with pytest.raises(UsageError, match=r"num_workers=2 spawns processes.*--num-workers 0"):
+        own.require_picklable()
