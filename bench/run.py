@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from bench import fom
-from bench.backends import catalogue
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
@@ -38,8 +37,6 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
-    if launch.rank == 0 and (applies := catalogue.facts(config.backend).applies):
-        say(f"note: {config.cell} applies {applies}: no mean of gradients, so no parity to check")
     _require_trainings(config)
     with assemble(config, launch, log, pulse, turns) as rig:
         facts = _end_facts(rig, log, _train(rig, log, pulse, turns))
@@ -166,8 +163,6 @@ def _of_the_model(rig: Rig) -> EndFacts:
     """How the gradients of rank 0 lie, and the operations of what was trained."""
     if rig.launch.rank or rig.loop is None or rig.workload.emulation is not None:
         return {}
-    if catalogue.facts(rig.config.backend).divides:
-        return {}  # a rank has parts, and its forward pass alone would wait for the others'
     return {
         "strided_gradients": layout.strided_gradients(rig.workload.network, rig.place.stopwatch()),
         "flops_per_image": flops.per_image(rig.workload.network, rig.config),

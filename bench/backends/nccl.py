@@ -60,8 +60,7 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
     with listening(os.environ) as info:
         backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
-        owner = catalogue.CATALOGUE[config.backend].nccl_of or config.backend
-        _connect(collectives.load(owner, config), device.torch_device)
+        _connect(collectives.load(config.backend, config), device.torch_device)
         rank_transports = transports(_lines(info))
     all_transports = backend.gather(rank_transports)
     nccl_library = library(catalogue.CATALOGUE[config.backend].nccl_inside)

@@ -35,12 +35,6 @@ class Evidence:
     exchanges: Sequence[Exchanged] = ()
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All of a tensor of which each rank may hold a part, torch's DTensor: then all must call."""
-    gathered: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return gathered
-
-
 class Session:
     """A model and its optimiser in training; here, one process that exchanges nothing.
 

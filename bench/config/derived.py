@@ -62,11 +62,6 @@ class Derived(Fields):
     @property
     def averages(self) -> bool:
         """Whether every step takes the mean of all ranks' gradients, or each rank its own."""
-        return self.mode == "sync" and not CATALOGUE[self.backend].applies
-
-    @property
-    def one_model(self) -> bool:
-        """Whether ranks that exchange have equal parameters after every step."""
         return self.mode == "sync"
 
     @property

@@ -64,10 +64,6 @@ def _world(c: Derived) -> Iterator[str]:
         yield f"backend={c.backend} needs a transport; {use}"
     if transports and c.transport not in transports:
         yield f"backend={c.backend} has no transport={c.transport}; {use}"
-    if CATALOGUE[c.backend].powers_of_two and c.world_size & (c.world_size - 1):
-        below = 1 << (c.world_size.bit_length() - 1)
-        rule = f"backend={c.backend} joins ranks two by two"
-        yield f"{rule}, which world_size={c.world_size} does not allow; use {below} or {2 * below}"
 
 
 def _batch(c: Derived) -> Iterator[str]:

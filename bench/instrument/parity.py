@@ -6,7 +6,6 @@ they meet as gathered objects, not by the exchange that is checked.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ from typing import Any
 
 import torch
 
-from bench.backends import catalogue
-from bench.backends.protocol import Backend, whole
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.instrument.pass_state import PassState
@@ -287,9 +285,6 @@ class Parity(Observer):
     ) -> None:
         self._config, self._backend, self._network = config, backend, network
         self._steps, self._due = steps, False
-        # a network whose parameters lie in parts cannot compute without its backend: a twin does
-        divided = catalogue.facts(config.backend).divides
-        self._bare = copy.deepcopy(network) if divided else network
         self._stand_ins = False
         parameters = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in parameters]
@@ -315,9 +310,7 @@ class Parity(Observer):
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         if self._due:
-            if self._bare is not self._network:
-                _copy_whole(self._network, self._bare)
-            self._batch, self._before = (images, labels), PassState(self._bare)
+            self._batch, self._before = (images, labels), PassState(self._network)
             self._local = self._compute()
 
     def gradients_ready(self) -> None:
@@ -327,14 +320,14 @@ class Parity(Observer):
 
     def _compute(self) -> Gradients:
         """Compute this rank's own gradients from where the step began; leave no other trace."""
-        now = PassState(self._bare)
+        now = PassState(self._network)
         self._before.restore()
         try:
-            gradients = own_gradients(self._bare, self._config, *self._batch, self._stand_ins)
+            gradients = own_gradients(self._network, self._config, *self._batch, self._stand_ins)
         except RecomputedError:
             self._stand_ins = True
             self._before.restore()
-            gradients = own_gradients(self._bare, self._config, *self._batch, self._stand_ins)
+            gradients = own_gradients(self._network, self._config, *self._batch, self._stand_ins)
         now.restore()
         return self._sample(gradients)
 
@@ -345,9 +338,7 @@ class Parity(Observer):
         ]
 
     def _compare(self) -> None:
-        exchanged = self._sample(
-            [p.grad if p.grad is None else whole(p.grad) for p in self._parameters]
-        )
+        exchanged = self._sample([p.grad for p in self._parameters])
         keeps_own = self._config.ranks_part  # then every rank must keep its own
         expected = self._local if keeps_own else mean(self._backend.gather(self._local))
         floor = _SMALLEST.get(self._config.compression, 0.0)
@@ -371,14 +362,6 @@ def _elements(gradient: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
     dense = gradient.to_dense() if gradient.is_sparse else gradient
     taken = dense.reshape(-1)[at.to(dense.device)].cpu()
     return torch.view_as_real(taken).reshape(-1) if taken.is_complex() else taken
-
-
-def _copy_whole(network: torch.nn.Module, twin: torch.nn.Module) -> None:
-    """Give a twin what a network of parts has now; every rank must call."""
-    with torch.no_grad():
-        present = chain(network.parameters(), network.buffers())
-        for source, target in zip(present, chain(twin.parameters(), twin.buffers()), strict=True):
-            target.copy_(whole(source))
 
 
 def _places(elements: int, most: int, generator: torch.Generator) -> torch.Tensor:

@@ -88,8 +88,8 @@ def _demanded(config: RunConfig) -> list[str]:
         return list(LOADED)
     parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
     checks: tuple[str, ...] = CHECKS if config.emulate is None else EMULATED
-    waived = {"parity": not config.averages, "parameters_equal": not config.one_model}
-    checks = tuple(c for c in checks if not waived.get(c))
+    if not config.averages:
+        checks = tuple(c for c in checks if c not in ("parity", "parameters_equal"))
     checks += () if config.epochs is None else (TRAININGS_EQUAL,)
     checks += (UPDATES_COUNTED,) if config.server_processes else ()
     return [parted.get(name, name) for name in checks]
@@ -144,7 +144,7 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
             if event["correct"] > event["held_out"]:
                 yield f"an epoch of {name} has more right than there are"
             right = event.get("own_correct", [])
-            ranks = 0 if config.one_model else config.world_size
+            ranks = 0 if config.averages else config.world_size
             if len(right) != ranks or max(right, default=0) > event["held_out"]:
                 yield f"an epoch of {name} lacks what each rank has right by itself"
             if not event["parameters_equal"]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, get_args
 
-from bench.backends.catalogue import cells, facts, frameworks, is_bare, parts
+from bench.backends.catalogue import cells, frameworks, is_bare, parts
 from bench.config import Curve, Role, RunConfig, fields_with, near
 from bench.config.fields import NAME, NAME_RULE
 from bench.study.limits import MAX_LENGTH
@@ -61,9 +61,6 @@ def _cells(s: Study) -> Iterator[str]:
         place, at, arm = cell.partition("@")
         if place not in known:
             yield f"{key}: {place!r} is not one of {', '.join(cells())}{near(place, known)}"
-        if key != "cells" and place in known and facts(place).applies:
-            why = "applies no mean of gradients, so no verdict can compare its speed"
-            yield f"{key}: {place!r} {why}; list it in cells alone"
         if at and not re.fullmatch(NAME, arm):
             yield f"{key}: {cell!r} ends in the name of an arm, which also names logs; {NAME_RULE}"
         if at and place == "single":

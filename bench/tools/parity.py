@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bench import command
-from bench.backends.catalogue import facts
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
@@ -40,10 +39,6 @@ def parse(argv: list[str]) -> RunConfig:
     config = parse_argv(argv, "python -m bench parity", _ABOUT)
     if config.loader_only:
         raise UsageError("loader_only=True exchanges no gradients to compare; leave it out")
-    if applies := facts(config.backend).applies:
-        rule = f"takes no mean to compare, but applies {applies}"
-        cure = f"use --backend {facts(config.backend).beside}"
-        raise UsageError(f"backend={config.backend} {rule}; {cure}")
     if not config.averages:
         raise UsageError(f"mode={config.mode} takes no mean to compare; use --mode sync")
     # at a rate of 0 nothing is learnt, so that every step is the same

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bench.backends.protocol import Backend, whole
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument.emulation import Emulation
 from bench.instrument.parity import Parity
@@ -45,7 +45,7 @@ def check_training(
     checks = {
         "loss_finite": on_all_ranks(all(math.isfinite(loss) for loss in losses)),
         "loss_bounded": on_all_ranks(loss_bounded(losses, config.steps_per_window, classes)),
-        **(_parameters(config, len(set(digests))) if config.one_model else {}),
+        **(_parameters(config, len(set(digests))) if config.averages else {}),
         **({} if parity is None else {"parity": parity.holds}),
     }
     return {
@@ -53,7 +53,7 @@ def check_training(
         "checks": checks,
         "first_loss": backend.reduce_scalar(losses[0], "sum") / config.world_size,
         "last_loss": backend.reduce_scalar(losses[-1], "sum") / config.world_size,
-        **({"parameters_sha256": digests[0]} if config.one_model else {}),  # of all ranks
+        **({"parameters_sha256": digests[0]} if config.averages else {}),  # of all ranks
     }
 
 
@@ -90,12 +90,9 @@ def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -
 
 
 def digest(model: torch.nn.Module) -> str:
-    """SHA-256 of all parameters, bit for bit, in order of definition, whatever their layout.
-
-    Every rank must call, where each holds a part of them.
-    """
+    """SHA-256 of all parameters, bit for bit, in order of definition, whatever their layout."""
     sha = hashlib.sha256()
     for parameter in model.parameters():
-        in_order = whole(parameter.detach()).cpu().contiguous().reshape(-1)
+        in_order = parameter.detach().cpu().contiguous().reshape(-1)
         sha.update(in_order.view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()

@@ -135,8 +135,6 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
     exchanged = config.steps * config.world_size * workload.get("gradient_bytes", 0)
     if "tcp_bytes" not in end or not exchanged or config.world_size == 1 or config.ranks_part:
         return None
-    if CATALOGUE[config.backend].applies:  # which may send a hundredth of the gradients' bytes
-        return None
     if counted.total() < _CARRIES * exchanged:
         return "no TCP"
     carried = sorted(name for name, n in counted.items() if n >= _SHARE * counted.total())

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.backends.catalogue import facts
 from bench.study.definition import Study
 from bench.study.plan import config_of, points
 from plots.analyse import comparability, variants
@@ -28,13 +27,12 @@ class Gap:
 def planned(study: Study) -> list[Planned]:
     """Every point of every curve as reports know it.
 
-    One whose speed is kept apart, or that optimises otherwise, is no point of a curve; a study that
-    no site has filled in yet has none.
+    One whose speed is kept apart is no point of a curve; a study that no site has filled in yet has
+    none.
     """
     if study.needs_site:
         return []
-    compared = (p for p in points(study) if not facts(p.cell).applies)
-    counted = [(p, c) for p in compared if (c := config_of(study, p)).is_throughput]
+    counted = [(p, c) for p in points(study) if (c := config_of(study, p)).is_throughput]
     fields = variants.fields_of(study, trained=True)
     plan: dict[Planned, None] = {}
     for point, config in counted:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 
-from bench.backends.catalogue import facts
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record.archive import size_bytes
 from bench.study.definition import Study
@@ -56,9 +55,6 @@ class Loaded:
     changed: str  # what shows, '' if nothing
     runs: pd.DataFrame  # a row for each usable run that trained
     pipelines: pd.DataFrame  # and for each that only made batches
-    other_optimisation: (
-        pd.DataFrame
-    )  # and for each whose backend takes no mean: no comparison has it
     observed: pd.DataFrame  # and for each whose steps were watched
     framework: pd.DataFrame  # and for each that its framework watched as well
     unusable: tuple[Unusable, ...]
@@ -93,7 +89,6 @@ def load(folder: Path) -> Loaded:
         changed=changed_study(study, carried) if kept else "",
         runs=frames["nothing"],
         pipelines=frames["loader_only"],
-        other_optimisation=frames["other"],
         observed=frames["breakdown"],
         framework=frames["framework"],
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
@@ -124,7 +119,7 @@ def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame],
         for row, variant in zip(some, named, strict=True):
             row["variant"] = variant
     frames = {}
-    for kind in ("nothing", "breakdown", "framework", "loader_only", "other"):
+    for kind in ("nothing", "breakdown", "framework", "loader_only"):
         of_kind = [row for row in rows if kind == _kind(row)]
         for why in (_doubled, _mixed):
             aside |= why(pd.DataFrame([row for row in of_kind if row["log"] not in aside]))
@@ -133,9 +128,7 @@ def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame],
 
 
 def _kind(row: RunRow) -> str:
-    if row["loader_only"]:
-        return "loader_only"
-    return "other" if facts(row["backend"]).applies else str(row["observe"])
+    return "loader_only" if row["loader_only"] else str(row["observe"])
 
 
 def _interned(texts: Mapping[str, str]) -> dict[str, str]:
@@ -247,7 +240,6 @@ def require(loaded: Loaded, folder: Path) -> None:
 def _nothing_trained(loaded: Loaded) -> str:
     kinds = {
         "of loader_only": loaded.pipelines,
-        "of another optimisation": loaded.other_optimisation,
         "of observed runs": loaded.observed,
         "of runs that their framework watched": loaded.framework,
     }

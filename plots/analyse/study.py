@@ -23,7 +23,6 @@ from plots.analyse import (
     comparison,
     coverage,
     gains,
-    optimisation,
     pauses,
     scaling,
     served,
@@ -70,7 +69,6 @@ class Analysis:
     efficiency: list[PointRow]
     comparisons: list[comparison.Comparison]
     gains: list[PointRow]
-    other_optimisation: list[PointRow]  # of cells that nothing else here holds
     not_compared: list[NotCompared]
     step_times: list[PointRow]
     trends: list[Trend]
@@ -157,7 +155,6 @@ def analyse(
         throughput=list(scaling.throughput(table)),
         comparisons=compared,
         gains=gained,
-        other_optimisation=list(optimisation.beside(loaded.other_optimisation, table)),
         efficiency=list(scaling.efficiency(table, missing)),
         bounds=list(bounds(table, runs, collectives, missing)),
         exchange=examine(table, tabulate(loaded.observed), loaded.framework, missing),

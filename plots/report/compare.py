@@ -234,9 +234,6 @@ def _choice(words: str, a: Analysis, folder: Path) -> Choice:
     side = Choice(cell, tuple((k, v) for k, v in values.items() if a.shared.get(k) != v))
     if any(side.takes(point) for point in a.table.blocks):
         return side
-    if cell in {row.point.cell for row in a.other_optimisation}:
-        why = "applies no mean of gradients, so speed alone does not compare it"
-        raise UsageError(f"{cell} {why}; see the table Other optimisation of the report")
     names = sorted({p.cell for p in a.table.blocks})
     if cell not in names:
         raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(names)}")

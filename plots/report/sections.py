@@ -88,7 +88,6 @@ _PAGE = (
     Exhibit("Exchange", tables.OVERLAPS, "exchange.overlaps"),
     Exhibit("Training to a target", tables.TRAINED, "trained"),
     Exhibit("Training to a target", tables.by_epoch, "trained", "", "by_epoch"),
-    Exhibit("Other optimisation", tables.OTHER_OPTIMISATION, "other_optimisation"),
     Exhibit("Servers", tables.SERVED, "served"),
     Exhibit("Throughput", tables.throughput, "throughput", csv="points.csv"),
     Exhibit("Energy", tables.energy, "comparisons", prose="energy"),

@@ -185,23 +185,6 @@ GAINS = (
     Column("ratio.n", "n", key=""),
 )
 
-OTHER_OPTIMISATION = (
-    *POINT,
-    *BATCH,
-    Column("applies", "applies"),
-    Column("images_per_s", "images/s [95 %]", with_interval(rate)),
-    Column("exchanged_bytes", "exchanged MB", lambda x: f"{x / 1e6:,.3g}"),
-    Column("gradient_bytes", "gradients MB", lambda x: f"{x / 1e6:,.3g}"),
-    Column("mean_cell", "beside"),
-    Column("ratio", "images/s over it, ratio [95 %]", with_interval(ratio)),
-    Column("why", "not held against it"),
-    Column("trainings", "trainings"),
-    Column("reached", "reached the target"),
-    Column("seconds", "seconds, median [95 %]", plain_median(seconds)),
-    Column("accuracy", "right at the end [95 %]", with_interval(percent)),
-    Column("images_per_s.n", "n", key=""),
-)
-
 COSTS = (
     *POINT,
     *BATCH,

@@ -88,15 +88,12 @@ class FirstGradients(Observer):
 
     def gradients_ready(self) -> None:
         if not self.found:
-            from bench.backends.protocol import whole
-
             gradients = [p.grad for p in self._network.parameters()]
-            self.found = [whole(g).clone() for g in gradients if g is not None]
+            self.found = [g.clone() for g in gradients if g is not None]
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """Some steps of the study's own loop, each rank from its own weights: rank 0's must win."""
-    from bench.backends.protocol import whole
     from bench.models import build_model
     from bench.train.checks import digest
 
@@ -108,7 +105,7 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     return {
         "gradients": first.found,
         "digests": backend.gather(digest(network)),
-        "parameters": [whole(p.detach()).clone() for p in network.parameters()],
+        "parameters": [p.detach().clone() for p in network.parameters()],
         "losses": loop.losses[:STEPS],
         "exchange_bytes": loop.session.exchange_bytes(),
     }
@@ -183,14 +180,13 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """The small verbs, with values that tell a sum from a maximum and rank 0 from the rest."""
     import torch
 
-    from bench.backends.protocol import whole
     from bench.models import build_model
 
     network = build_model(config.model_copy(update={"model": MODELS[1], "seed": 7 + rank}), 10)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     session = backend.wrap(network, optimizer, config)
     state_after_wrap = backend.gather(not optimizer.state)
-    start = backend.gather([whole(p.detach()).clone() for p in network.parameters()])
+    start = backend.gather([p.detach().clone() for p in network.parameters()])
     session.model(torch.ones(2, 3, 8, 8)).sum().backward()
     session.synchronize_gradients()
     with torch.no_grad():

@@ -17,9 +17,8 @@ from bench.record import read_run
 from bench.study.strides import Strides, strides
 
 _PROG = "python -m bench doctor"
-# its trials start ranks alone, no servers, and look for a mean
-_TRIABLE = (cell for cell in all_cells() if "/" in cell and not facts(cell).applies)
-_CELLS = [cell for cell in _TRIABLE if not facts(cell).server]
+# its trials start ranks alone, no servers
+_CELLS = [cell for cell in all_cells() if "/" in cell and not facts(cell).server]
 _TRIED = f"what to try, comma-separated, of {', '.join(_CELLS)}; default: all that can be; "
 
 

@@ -116,7 +116,7 @@ class _Training:
         """Outside the clock: judge the epoch, log it, save it; returns correct and held-out."""
         course, backend, steps = self._course, self._course.backend, self._course.steps_per_epoch
         losses = loop.losses[epoch * steps : (epoch + 1) * steps]
-        by_rank = None if self._config.one_model else backend.gather(self._right_alone())
+        by_rank = None if self._config.averages else backend.gather(self._right_alone())
         loop.session.sync_buffers()
         correct = count_correct(course, self._network, self._pulse.tick)
         loop.session.model.train()

@@ -13,8 +13,7 @@ from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
 CELLS = (
     "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, "
-    "handwritten/mpi, adasum/mpi, fsdp2/gloo, fsdp2/nccl, powersgd/mpi, ps/mpi, zero1/mpi, "
-    "zero1/gloo, zero1/nccl"
+    "handwritten/mpi, ps/mpi"
 )
 
 HUGE = "1" + "0" * 23
@@ -205,8 +204,8 @@ BAD_RUNS = [
     ),
     (
         "cycle_ms = 1.0",
-        "run.cycle_ms has no effect with backend=ddp settings=shipped, but with Horovod (tuned), "
-        "Adasum (tuned); leave it out, or change settings",
+        "run.cycle_ms has no effect with backend=ddp settings=shipped, but with Horovod (tuned); "
+        "leave it out, or change settings",
     ),
 ]
 BAD += [("windows", line, f"{message} (at ddp-mpi-w1-b8)") for line, message in BAD_RUNS]
@@ -280,7 +279,7 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
         "cifar10, compile, compression, demo, emulated, emulated-cluster, emulated-short, "
         "emulated-strong, exercise, exposed, "
         "handwritten, handwritten-emulated, idle-engine, injected, local, local-transports, "
-        "one-gpu, other-optimisation, overlap, precision, smoke, strong, svhn, sync-async, "
+        "one-gpu, overlap, precision, smoke, strong, svhn, sync-async, "
         "time-to-accuracy, weak), "
         "nor the path of a .toml file or of a study's folder; did you mean 'local'?"
     )
