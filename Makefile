@@ -29,7 +29,7 @@ ls "$(RESULTS)/demo/report.md" || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheelhouse study study-all test check report site overhead cluster test-cluster test-thorough slurm-demo clean
+.PHONY: help setup wheelhouse study study-all test check report overhead cluster test-cluster test-thorough slurm-demo clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -59,9 +59,6 @@ report: setup ## make the reports of results/ again, and fail where one is not w
 python -m plots published results/published --study results/emulated
 	git diff --exit-code --stat -- results
 
-site: setup ## build the pages and reports of this folder as a website; open site/index.html (no server, no network)
-	$(RUN) python -m sphinx -q --fresh-env --fail-on-warning --conf-dir tests/site --doctree-dir build/doctrees . site
-
 overhead: setup ## compare our loop with a bare hand-written one
 	$(RUN) python -m tests.overhead --results "$(RESULTS)/overhead"
 
@@ -78,7 +75,7 @@ test-thorough: setup ## run what test and test-cluster leave out: longer ways an
 slurm-demo: setup ## start that Slurm, submit a study at 1, 2 and 4 nodes, wait, report (root; at most 15 min on 2 cores)
 	@$(RUN) python -m tests.cluster -- bash -c '$(slurm_demo)'
 
-clean: ## remove the environment, the website and all caches of this folder, but never results
+clean: ## remove the environment and all caches of this folder, but never results
 	@test ! -e "$(VENV)/setup.log" || rm -rf "$(VENV)"
-	rm -rf .mypy_cache .ruff_cache .pytest_cache build site horovod_vs_ddp.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache build horovod_vs_ddp.egg-info
 	find . -name __pycache__ -type d -not -path './results/*' -prune -exec rm -rf {} +

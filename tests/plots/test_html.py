@@ -203,7 +203,8 @@ def seen(study: Path, folder: Path, width: int, probe: str = PROBE) -> dict[str,
     return found
 
 
-def check_sorted_and_copied(found: dict[str, Any]) -> None:
+def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> None:
+    found = seen(study, tmp_path, 1280, CLICKS)
     numbers = [
         [float(v.split()[0].replace(",", "")) for v in found[k]] for k in ("rising", "falling")
     ]
@@ -216,10 +217,6 @@ def check_sorted_and_copied(found: dict[str, Any]) -> None:
     assert len(rows) == 1 + len(found["before"])
     place = next(i for i, name in enumerate(rows[0]) if name.startswith("images/s"))
     assert [row[place] for row in rows[1:]] == found["falling"]
-
-
-def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> None:
-    check_sorted_and_copied(seen(study, tmp_path, 1280, CLICKS))
 
 
 def test_a_pointer_on_a_mark_shows_its_value(study: Path, page: Page) -> None:
