@@ -1,4 +1,4 @@
-"""Several studies of the same points: what changed between them, point by point, and pooled."""
+"""Several studies of the same points: what changed between them, point by point."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, sessions
+from plots.analyse import comparability, variants
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import NotCompared, Point, PointRow, Table, describe
 from plots.analyse.study import Analysis
-from plots.analyse.variants import beside, entry, in_order
+from plots.analyse.variants import entry, in_order
 
 _HOSTS = "hostnames"
 _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
@@ -21,13 +21,11 @@ _DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Both:
-    """One comparison in several studies: each one's ratio and, where it may be said, of all."""
+class Beside:
+    """One comparison in several studies."""
 
     first: Comparison
     ratios: Sequence[Estimate | None]  # by study; None where it has none
-    pooled: Estimate | None  # from three sessions on
-    not_pooled: str  # why
 
 
 def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> Iterator[PointRow]:
@@ -65,70 +63,17 @@ def differences(studies: Sequence[Analysis]) -> list[tuple[str, list[str]]]:
     return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
-def both(studies: Sequence[Analysis]) -> Iterator[Both]:
-    """Every comparison that at least one study makes."""
+def beside(studies: Sequence[Analysis]) -> Iterator[Beside]:
+    """Yield every comparison that at least one study makes."""
     comparisons = [{c.points: c for c in a.comparisons} for a in studies]
-    everywhere = [
-        name
-        for name, _ in differences(studies)
-        if name == _HOSTS or not name.startswith(comparability.OF_THE_POINT)
-    ]
-    together = _sessions(studies)
     for key in dict.fromkeys(key for one in comparisons for key in one):
         rows = [one.get(key) for one in comparisons]
-        having = [a for a, row in zip(studies, rows, strict=True) if row is not None]
-        differing = dict.fromkeys([*everywhere, *_conditions(having, key)])
-        apart = f"other {', '.join(differing)}" if differing else ""
-        pooled = None if apart else _pooled(rows, together)
-        few = f"fewer than {stats.SESSIONS} sessions" if len(having) > 1 else "in one study alone"
-        yield Both(
-            first=next(filter(None, rows)),
-            ratios=[None if row is None else row.estimate for row in rows],
-            pooled=pooled,
-            not_pooled=apart or ("" if pooled else few),
-        )
-
-
-def _sessions(studies: Sequence[Analysis]) -> list[Mapping[str, str]]:
-    """By study: the name of each of its sessions among those of all, as studies may share one."""
-    frames = [a.loaded.runs for a in studies]
-    columns = ("allocation", "hosts", "began_s")
-    runs = ([value for frame in frames for value in frame[name]] for name in columns)
-    names = iter(sessions.named(*runs))
-    return [dict(zip(frame["session"], names)) for frame in frames]  # noqa: B905
-
-
-def _pooled(
-    rows: Sequence[Comparison | None], together: Sequence[Mapping[str, str]]
-) -> Estimate | None:
-    """By t on the means of their sessions; blocks of two sessions are no sample of one thing."""
-    blocks = [
-        (names[session] or f"study {i}", ratio)
-        for i, (row, names) in enumerate(zip(rows, together, strict=True))
-        if row is not None
-        for session, ratio in zip(row.sessions, row.paired.ratios, strict=True)
-    ]
-    of_blocks, ratios = [session for session, _ in blocks], [ratio for _, ratio in blocks]
-    if sum(row is not None for row in rows) < 2 or len(set(of_blocks)) < stats.SESSIONS:
-        return None
-    paired = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
-    return stats.over_sessions(paired, of_blocks).estimate
-
-
-def _conditions(studies: Sequence[Analysis], points: Sequence[Point]) -> Iterator[str]:
-    """Names of what must not differ between blocks of a point, and does between these studies."""
-    for point in points:
-        facts = [
-            comparability.of_a_point(one, scheduled=block.allocation.startswith("job "))
-            for a in studies
-            for block, mean in a.table.blocks[point].items()
-            for one in mean.facts
-        ]
-        yield from (text.partition(": ")[0] for text in comparability.differences(facts, ()))
+        ratios = [None if row is None else row.estimate for row in rows]
+        yield Beside(first=next(filter(None, rows)), ratios=ratios)
 
 
 def shared_runs(studies: Sequence[Analysis]) -> bool:
-    """Whether two of them hold the same measurement, which must not count twice."""
+    """Say whether two of them hold the same measurement, which is never another one."""
     seen: set[tuple[float, float]] = set()
     for a in studies:
         runs = a.loaded.runs.dropna(subset=["began_s"])
@@ -183,4 +128,4 @@ def _named(point: Point, facts: comparability.Facts, fields: Sequence[str]) -> P
     values = dict(entry(k, facts[x + k]) for k in fields for x in kinds if x + k in facts)
     values |= dict(point.variant)
     variant = tuple((k, values[k]) for k in fields if k in values)
-    return point._replace(variant=beside(point.cell, variant))
+    return point._replace(variant=variants.beside(point.cell, variant))

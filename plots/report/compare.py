@@ -11,7 +11,6 @@ from typing import Any
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import across
-from plots.analyse.across import Both
 from plots.analyse.comparison import Choice, between
 from plots.analyse.points import NotCompared, PointRow
 from plots.analyse.runs import NothingUsable
@@ -19,7 +18,7 @@ from plots.analyse.study import Analysis, machine
 from plots.report import quality, tables
 from plots.report.answer import emulation
 from plots.report.columns import Column, markdown_table, plain, records
-from plots.report.format import escape, interval, rate, ratio, table
+from plots.report.format import escape, rate, ratio, table
 from plots.report.gate import EXIT_CODES, Judged, all_missing, judge, verdict
 from plots.report.html import bare_page
 from plots.report.verdicts import over
@@ -53,7 +52,7 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
             raise
         return _nothing_there(folders, studies[0], str(error), below)
     if across.shared_runs(studies):
-        raise UsageError("two of the studies hold the same runs, which would count twice")
+        raise UsageError("two of the studies hold the same runs; name two that were measured apart")
     studies = list(across.aligned(studies))
     first, last = studies[0], studies[-1]
     missing: list[NotCompared] = []
@@ -144,9 +143,9 @@ def _texts(
     ]
     yield "## Studies, and what else differs"
     yield table(["", *names], rows)
-    if compared := list(across.both(studies)):
+    if compared := list(across.beside(studies)):
         yield "## Each study's comparison"
-        yield markdown_table(_both(names), compared)
+        yield markdown_table(_beside(names), compared)
     mark = emulation(studies[0], [()])
     of = escape(f"{names[-1]} over {names[0]}")
     yield f"## Images/s of {of}{f' ({mark.lower()})' * bool(mark)}"
@@ -173,14 +172,9 @@ _CHANGES = (
 )
 
 
-def _both(names: Sequence[str]) -> tuple[Column, ...]:
+def _beside(names: Sequence[str]) -> tuple[Column, ...]:
     def of(i: int) -> Column:
         return Column(lambda row: row.ratios[i], names[i], tables.with_interval(ratio))
-
-    def pooled(row: Both) -> str:
-        if row.pooled is None:
-            return f"not pooled: {row.not_pooled}"
-        return f"{interval(row.pooled, ratio)}, n = {row.pooled.n}"
 
     return (
         Column(lambda row: over(row.first.reference, row.first.candidate), "ratio of images/s"),
@@ -189,7 +183,6 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
         Column("first.world_size", "ranks"),
         Column("first.samples_per_rank", "images per rank"),
         *(of(i) for i in range(len(names))),
-        Column(pooled, "all sessions"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Studies side by side: known changes are found, blocks pooled only where they may be."""
+"""Studies side by side: known changes are found, and what else differs is named."""
 
 from __future__ import annotations
 
@@ -62,40 +62,15 @@ def test_changes_are_of_each_point(studies: tuple[Path, Path]) -> None:
         assert change.ratio.low < change.ratio.value < change.ratio.high
 
 
-def test_blocks_are_pooled_on_one_machine_alone(studies: tuple[Path, Path]) -> None:
-    analyses = [analyse(load(folder)) for folder in studies]
-    pooled = list(across.both(analyses))
-    assert {row.not_pooled for row in pooled} == {"fewer than 3 sessions"}
-    for path in (studies[1] / "runs").iterdir():
-        day = 14 + int(path.name.partition("-")[0]) % 2
-        logs.edit(path, '"host": {', f'"host": {{"started": "2026-06-{day}T10:00:00+00:00", ')
-    pooled = list(across.both([analyses[0], analyse(load(studies[1]))]))
-    for row in pooled:
-        assert row.pooled is not None
-        ratios = [r.value for r in row.ratios if r]
-        assert min(ratios) <= row.pooled.value <= max(ratios)
+def test_another_machine_is_named(studies: tuple[Path, Path]) -> None:
     for path in (studies[1] / "runs").iterdir():
         logs.edit(path, "Test CPU @ 2 GHz", "Another CPU")
-    apart = list(across.both([analyses[0], analyse(load(studies[1]))]))
-    assert {row.not_pooled for row in apart} == {"other cpu"}
-    assert {row.first.transport for row in pooled} == {"mpi"}
-    names = dict(across.differences([analyses[0], analyse(load(studies[1]))]))
+    names = dict(across.differences([analyse(load(folder)) for folder in studies]))
     assert names["cpu"] == ["Test CPU @ 2 GHz", "Another CPU"]
 
 
-def test_studies_of_the_same_hours_share_their_sessions(studies: tuple[Path, Path]) -> None:
-    """Two days with both studies on each are two sessions, not four."""
-    for minute, folder in zip(("00", "30"), studies, strict=True):
-        for path in (folder / "runs").iterdir():
-            day = 14 + int(path.name.partition("-")[0]) % 2
-            began = f"2026-06-{day}T10:{minute}:00+00:00"
-            logs.edit(path, '"host": {', f'"host": {{"started": "{began}", ')
-    pooled = list(across.both([analyse(load(folder)) for folder in studies]))
-    assert {row.not_pooled for row in pooled} == {"fewer than 3 sessions"}
-
-
 @pytest.mark.parametrize("name", ["OMPI_MCA_btl", "ONEDNN_MAX_CPU_ISA"])
-def test_another_environment_is_named_and_not_pooled(
+def test_another_environment_is_named(
     studies: tuple[Path, Path], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in (studies[1] / "runs").iterdir():
@@ -103,8 +78,6 @@ def test_another_environment_is_named_and_not_pooled(
     assert main(["compare", *map(str, studies)]) == 0
     text = capsys.readouterr().out
     assert f"| env.{name} | - | x |" in text
-    ratios = logs.rows(text, "Each study's comparison")
-    assert {row["all sessions"] for row in ratios} == {f"not pooled: other env.{name}"}
 
 
 def test_any_two_cells_of_one_study(
@@ -126,14 +99,13 @@ def test_one_study_alone_is_refused(
     assert "name two, or --cells" in capsys.readouterr().err
 
 
-def test_other_work_is_neither_pooled_nor_a_change(
+def test_other_work_is_no_change(
     studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in (studies[1] / "runs").iterdir():
         logs.edit(path, '"model": "resnet50"', '"model": "resnet18"')
     assert main(["compare", *map(str, studies)]) == 0
     said = capsys.readouterr().out
-    assert "not pooled: other model" in said
     assert "No point is in both." in said
     assert "other work: model: resnet18, resnet50" in said
     assert main(["compare", *map(str, studies), "--fail-below", "0.5"]) == 3
@@ -337,7 +309,7 @@ def test_another_form_and_a_folder_that_is_not_there_are_refused(
     assert not (tmp_path / name).exists()
 
 
-def test_the_same_runs_do_not_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     local = str(ROOT / "results" / "local")
     for more in ([], ["--fail-below", "0.9"]):
         assert main(["compare", local, local, *more]) == 2
