@@ -34,7 +34,6 @@ from bench.streams import say
 
 _TOOLS = {
     "doctor": "bench.tools.doctor.command",
-    "parity": "bench.tools.parity",
     "collectives": "bench.tools.collectives.command",
     "timeline": "bench.tools.timeline",
 }

@@ -66,8 +66,8 @@ TORCH_FREE |= {"bench/instrument/timeline.py", "bench/tools/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = {
     "bench/launch/rendezvous.py",
+    "bench/tools/doctor/trial.py",
     "bench/tools/doctor/probe.py",
-    "bench/tools/doctor/exchange_worker.py",
 }
 # set-up and doctor are built on the rest of bench, which knows of them only as a command
 KNOWS_THE_TOOLS = {"bench/command.py"}
@@ -78,7 +78,7 @@ NAMES_FRAMEWORKS: tuple[str, ...] = (
     "bench/tools/setup/",
     "plots/imports/",  # other tools by their names
 )
-NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("machine", "probe"))
+NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("checks", "probe"))
 NAMES_FRAMEWORKS += ("bench/launch/world.py",)  # launchers' variables
 # run by other programs in Pythons of their own, from which the catalogue is out of reach
 NAMES_FRAMEWORKS += ("slurm/centre/",)

@@ -18,9 +18,9 @@ import slurm.__main__
 from bench.config import parse_argv
 from bench.options import new_parser
 from bench.shell import Group
-from bench.tools import parity, timeline
+from bench.tools import timeline
 from bench.tools.collectives import command as collectives
-from bench.tools.doctor import options
+from bench.tools.doctor import trial
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {"slurm": slurm.__main__.PROGRAM, "plots": plots.__main__.PROGRAM}
@@ -114,8 +114,7 @@ def lines(page: Path, module: str) -> list[list[str]]:
 @every_present_page
 def test_the_runs_that_are_shown_are_accepted(page: Path) -> None:
     tools: dict[str, Any] = {
-        "doctor": options.parse,
-        "parity": parity.parse,
+        "doctor": trial.parse,
         "collectives": collectives.parse,
         "timeline": timeline.parse,
     }

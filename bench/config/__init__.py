@@ -69,8 +69,7 @@ class RunConfig(Derived):
 
 # of python -m bench, beside a run
 COMMANDS = {
-    "doctor": "look at this machine, or at a launch",
-    "parity": "compare a cell's exchanged gradients with the mean, step by step",
+    "doctor": "look at this machine or launch, and compare gradients of each cell",
     "collectives": "time a cell's collectives",
     "timeline": "record a training step, for --emulate",
 }

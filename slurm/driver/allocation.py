@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -141,23 +140,24 @@ class SlurmJob(LocalJob):
         return self.end_s - time.time() - self.options.lead_s >= need_s
 
     def _preflight(self) -> None:
-        """Look before the hours are spent: the same launch, all ranks, every transport once."""
+        """Look before the hours are spent: the same launch, all ranks, every cell once."""
         if os.environ.get("PREFLIGHT", "yes") != "yes":
             return
-        groups: dict[str, list[str]] = {}
-        for cell in self.options.cells:
-            backend = cell.partition("/")[0]
-            groups.setdefault(backend if backend in self.options.own_env else "", []).append(cell)
-        for backend, cells in (groups or {"": []}).items():
-            self._doctor(f"preflight-{backend}" if backend else "preflight", backend, cells)
-
-    def _doctor(self, name: str, backend: str, cells: Sequence[str]) -> None:
         ranks = max((line.ranks for line in self.lines), default=1)
+        for cell in self.options.cells:
+            self._doctor(cell, ranks)
+        if not self.options.cells:
+            self._doctor("single", 1)
+
+    def _doctor(self, cell: str, ranks: int) -> None:
+        name = f"preflight of {cell}"
         print(f"{name} on {ranks} rank(s)", flush=True)
-        out = self.folder / "jobs" / f"{self.names}-{name}.out"
-        words = ["doctor", "--world-size", str(ranks), *self.options.preflight]
-        words += [f"--cells={','.join(cells)}", "--rendezvous-dir", str(self.folder / "jobs")]
-        variables = self.own_env(backend) if backend else []
+        backend, _, transport = cell.partition("/")
+        out = self.folder / "jobs" / f"{self.names}-preflight-{cell.replace('/', '-')}.out"
+        words = ["doctor", "--backend", backend, "--transport", transport or "none"]
+        words += ["--world-size", str(ranks), *self.options.preflight]
+        words += ["--rendezvous-dir", str(self.folder / "jobs")]
+        variables = self.own_env(backend)
         command = [*self.launch(ranks), *variables, *self.bench, *words]
         step = self.steps.start(command, out, PREFLIGHT_S)
         ended = self.steps.wait(step)

@@ -69,7 +69,10 @@ def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]
 BAD: list[tuple[str, list[str]]] = [
     ("", ["exactly one", "global_batch", "batch_per_rank"]),
     ("--batch-per-rnk 4", ["'--batch-per-rnk'", "'--batch-per-rank'"]),
-    ("run --batch-per-rank 4", ["unknown command 'run'", "by options alone", "doctor, parity"]),
+    (
+        "run --batch-per-rank 4",
+        ["unknown command 'run'", "by options alone", "doctor, collectives"],
+    ),
     ("doctr", ["unknown command 'doctr'; did you mean 'doctor'"]),
     ("--batch-per-rank four", ["batch_per_rank='four'", "integer"]),
     ("--batch-per-rank 0", ["batch_per_rank='0'", "greater than or equal to 1"]),

@@ -2,257 +2,207 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench import ranks
-from tests.bench.ranks import ROOT, environment, mpich, mpirun, run
-from tests.plots import logs
+from bench.config import UsageError
+from bench.launch.world import Launch
+from bench.tools.doctor import checks
+from bench.tools.doctor.checks import Finding
+from bench.tools.doctor.trial import parse
+from bench.tools.setup.origin import CONDA
+from tests.bench.ranks import ROOT, bench, mpich, run
 
-pytestmark = pytest.mark.ranks
-
-IN_LINES = ["-m", "bench", "doctor", "--limit-s", "150"]  # a busy machine imports torch slowly
-DOCTOR = [*IN_LINES, "--json"]
-NOTHING = "--cells="  # the checks alone: a try costs seconds, and only some faults need one
-ALONE = [sys.executable, *DOCTOR]
-
-Found = list[dict[str, str]]
+DOCTOR = ["-m", "bench", "doctor", "--model", "tests.bench.tiny:normalised", "--dataset", "digits"]
+HERE = ["lo", "eth0", "ib0"]
 
 
-def said(done: subprocess.CompletedProcess[str], status: int) -> Found:
-    assert done.returncode == status, done.stdout + done.stderr
-    assert done.stdout, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    assert answer["status"] == status
-    assert answer["schema"] == 1
-    findings: Found = answer["findings"]
-    assert all(finding["cure"] for finding in findings if finding["level"] != "ok")
-    return findings
+def levels(found: Iterable[Finding]) -> list[str]:
+    return [finding.level for finding in found]
 
 
-def failures(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """Name -> text and cure of each failure; two of one name follow each other."""
-    found: dict[str, str] = {}
-    for finding in said(done, 1):
-        if finding["level"] == "failure":
-            before = found.get(finding["name"], "")
-            found[finding["name"]] = f"{before}{finding['text']}; {finding['cure']}"
-    return found
+@pytest.mark.parametrize(
+    ("source", "env", "mpi", "level"),
+    [
+        ("mpirun", {}, "Open MPI v5.0.11", "ok"),
+        ("mpirun", {}, "MPICH Version: 4.0.2", "failure"),
+        ("hydra", {}, "Intel(R) MPI Library 2021.11", "ok"),
+        ("hydra", {}, "Open MPI v4.1.4", "failure"),
+        ("srun", {}, "Open MPI v5.0.11", "failure"),
+        ("srun", {"PMIX_NAMESPACE": "slurm.pmix.42.0"}, "Open MPI v5.0.11", "ok"),
+        ("srun", {}, "MVAPICH2 Version : 2.3.7", "ok"),
+        ("torchrun", {}, "Open MPI v5.0.11", "ok"),
+    ],
+)
+def test_the_library_against_the_launcher(
+    source: str, env: Mapping[str, str], mpi: str, level: str
+) -> None:
+    assert checks.mpi_started(Launch(source, 0, 2, 0, 2, "k"), mpi, env).level == level
 
 
-def test_a_fit_machine_alone(tmp_path: Path) -> None:
-    log = logs.write(tmp_path / "one.jsonl", logs.config("single", 1), 3600.0)
-    logs.edit(log, '"workload": {}', '"workload": {"gradient_bytes": 4000000}')
-    command = [*ALONE, "--cells", "horovod/mpi,ddp/gloo", "--one-rank", str(log)]
-    findings = said(run(command), 0)
-    good = {"launcher", "libraries", "Horovod", "interface", "host name", "data", "folder"}
-    good |= {"mpirun", "horovod/mpi", "ddp/gloo"}
-    assert {f["name"] for f in findings if f["level"] == "ok"} >= good
-    warnings = {f["name"]: f for f in findings if f["level"] == "warning"}
-    assert set(warnings) <= {"cores", "torchvision", "others"}  # tests run beside one another
-    alone = run([sys.executable, "-W", "ignore", "-c", "import torchvision"])
-    assert ("torchvision" in warnings) == (alone.returncode != 0)
-    if alone.returncode:
-        assert alone.stderr.splitlines()[-1].split(": ", 1)[1] in warnings["torchvision"]["text"]
-        assert "TORCH_INDEX_URL=" in warnings["torchvision"]["cure"]
-    (tried,) = [f["text"] for f in findings if f["name"] == "horovod/mpi"]
-    assert "2 ranks average 4 MiB" in tried
-    assert "Open MPI" in tried
-    bounds = [f for f in findings if f["name"] == "speed-up"]
-    assert [(f["level"], f["text"].split(":")[0]) for f in bounds] == [
-        ("ok", "horovod/mpi"),
-        ("ok", "ddp/gloo"),
-    ]
-    hour = "2 ranks process at most 2.00 times the images of one if nothing of the exchange is "
-    hour += "hidden, 2.00 times if all is: a step takes 3.6e+06 ms, an all-reduce of its 4 MB of"
-    assert all(hour in f["text"] for f in bounds)
+@pytest.mark.parametrize(
+    ("path", "version", "mpi", "level"),
+    [
+        ("/bin/mpirun", "mpirun (Open MPI) 4.1.4", "Open MPI v4.1.4", "ok"),
+        ("/bin/mpirun", "mpirun (Open MPI) 4.1.4", "Open MPI v5.0.11", "warning"),
+        ("/bin/mpirun", "HYDRA build details:\n Version: 4.0.2", "Open MPI v5.0.11", "failure"),
+        (None, "", "Open MPI v5.0.11", "failure"),
+    ],
+)
+def test_mpirun_against_the_library(
+    path: str | None, version: str, mpi: str | None, level: str
+) -> None:
+    assert checks.mpirun(path, version, mpi).level == level
 
 
-def test_a_fit_launch_in_plain_lines() -> None:
-    done = run(mpirun(2, *IN_LINES, "--world-size", "2"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout.splitlines()
-    assert said[0] == "... this takes about 58 s, more where the machine is busy"
-    trying = said.index("... trying ddp/gloo (at most 150 s)")
-    assert trying < said.index("... trying horovod/gloo (at most 150 s)")
-    assert said[trying + 1].split()[:2] == ["ok", "ddp/gloo"], "a finding follows its try"
-    lines = [line for line in said if not line.startswith("...")]
-    assert lines[0].split() == ["ok", "launcher", "mpirun:", "2", "rank(s)"]
-    tried = [line.split()[1] for line in lines[-5:-1]]
-    assert tried == ["ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]
-    assert lines[-1].endswith("0 failure")
-    (places,) = [line for line in lines if line.split()[1] == "places"]
-    assert re.match(r"ok +places +rank 0-1: cores 0.* \(NUMA node [\d, ]+\)$", places)
-    assert "..." not in done.stderr
-    assert done.stdout.count("launcher") == 1, "rank 0 speaks for all"
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, "ok"),
+        ({"GLOO_SOCKET_IFNAME": "ib0"}, "ok"),
+        ({"GLOO_SOCKET_IFNAME": "ib"}, "failure"),
+        ({"NCCL_SOCKET_IFNAME": "ib"}, "ok"),
+        ({"NCCL_SOCKET_IFNAME": "=ib"}, "failure"),
+        ({"NCCL_SOCKET_IFNAME": "^docker"}, "ok"),
+        ({"GLOO_SOCKET_IFNAME": "lo"}, "failure"),
+    ],
+)
+def test_interfaces(env: Mapping[str, str], expected: str) -> None:
+    (found,) = checks.interfaces(env, HERE, several_hosts=True)
+    assert found.level == expected
+    if env.get("GLOO_SOCKET_IFNAME") == "lo":
+        assert found.cure == "unset it, or name one of eth0, ib0"
+        assert levels(checks.interfaces(env, HERE, several_hosts=False)) == ["ok"]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("launcher", [ranks.torchrun, ranks.horovodrun])
-def test_launchers_that_start_no_mpi_try_gloo(launcher: Any) -> None:
-    done = run(launcher(2, *IN_LINES))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "starts no MPI" in done.stdout
-    assert "horovod/gloo 2 ranks average" in done.stdout
-    assert "ddp/mpi" not in done.stdout
+def test_a_host_that_does_not_know_its_name() -> None:
+    found = checks.own_name("no-such-host.invalid")
+    assert (found.level, "/etc/hosts" in found.cure) == ("failure", True)
 
 
-@pytest.mark.thorough
-def test_fault_no_mpirun(tmp_path: Path) -> None:
-    env = environment() | {"PATH": str(tmp_path)}
-    found = failures(run([*ALONE, "--cells", "ddp/mpi,ddp/gloo"], env))
-    assert "not on PATH" in found["mpirun"]
-    assert "no mpirun" in found["ddp/mpi"]
-    assert "ddp/gloo" not in found, "torchrun starts what needs no MPI"
+def test_libraries() -> None:
+    good: dict[str, Any] = {"torch": "2.13+cpu", "torchvision": "0.28", "mpi4py": "4.1"}
+    good |= {"horovod": "0.28.1", "mpi": "Open MPI v5.0.11", "errors": {}, "mpi_files": ["/a"]}
+    assert levels(checks.libraries(good)) == ["ok"]
+    assert levels(checks.libraries(good | {"mpi_files": ["/a", "/b"]})) == ["ok", "failure"]
+    (_, pair) = checks.libraries(good | {"torchvision_alone": "no nms"})
+    assert pair.level == "warning"
+    assert pair.cure.endswith("TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu")
+    (missing,) = checks.libraries(good | {"errors": {"mpi4py": "no libmpi"}})
+    assert (missing.name, missing.level) == ("mpi4py", "failure")
 
 
-def step(rank: int) -> dict[str, str]:
-    """What a rank sees under `srun --mpi=none`."""
-    step = {"PROCID": str(rank), "LOCALID": str(rank), "STEP_NUM_TASKS": "2", "STEP_ID": "0"}
-    step |= {"NODEID": "0", "STEP_TASKS_PER_NODE": "2", "JOB_ID": "1", "STEP_NODELIST": "n[1-2]"}
-    return {f"SLURM_{name}": value for name, value in step.items()}
+def test_horovods_build() -> None:
+    built = {"mpi": True, "gloo": True, "nccl": False}
+    facts = {"torch": "2.13.0+cpu", "errors": {}, "horovod_built": built}
+    (good,) = checks.horovod_build({"pytorch": "2.13.0+cpu"}, facts | {"horovod_origin": "mine"})
+    expected = ("ok", "for torch 2.13.0+cpu, with MPI and Gloo, without NCCL: mine")
+    assert (good.level, good.text) == expected
+    assert levels(checks.horovod_build({"pytorch": "2.13.0+cu130"}, facts)) == ["failure"]
+    assert levels(checks.horovod_build(None, facts)) == ["warning"]
+    no_gloo = facts | {"horovod_built": built | {"gloo": False}}
+    assert levels(checks.horovod_build({"pytorch": "2.13.0+cpu"}, no_gloo)) == ["failure"]
+    conda = no_gloo | {"horovod_origin": f"{CONDA} build 21"}
+    assert levels(checks.horovod_build({"pytorch": "2.13.1"}, conda)) == ["warning"]
 
 
-def test_fault_wrong_mpi_plug_in(tmp_path: Path) -> None:
-    command = [*ALONE, "--cells", "ddp/mpi", "--rendezvous-dir", str(tmp_path)]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment(step(1)), stdout=subprocess.DEVNULL
-    ) as other:
-        found = failures(run(command, step(0)))
-        assert other.wait(60) == 0
-    assert "srun --mpi=pmix" in found["MPI"]
-    assert "srun started 2 ranks" in found["ddp/mpi"]
-    assert "sees a world of 1" in found["ddp/mpi"]
-    assert list(tmp_path.iterdir()) == [], "the meeting leaves nothing behind"
+def test_both_frameworks_call_one_nccl() -> None:
+    facts: dict[str, Any] = {"gpus": 1, "horovod_built": {"nccl": True}}
+    assert levels(checks.nccl(facts | {"nccl": {"ddp": "a", "horovod": "a"}})) == ["ok"]
+    (two,) = checks.nccl(facts | {"nccl": {"ddp": "a", "horovod": "b"}})
+    assert (two.level, "horovod calls b: two exchanges" in two.text) == ("failure", True)
+    (unknown,) = checks.nccl(facts | {"nccl": {"error": "two are loaded", "cure": "unload"}})
+    assert (unknown.text, unknown.cure) == ("two are loaded", "unload")
+    assert levels(checks.nccl(facts | {"horovod_built": {"nccl": False}})) == ["warning"]
+    assert not list(checks.nccl({"gpus": 0}))
 
 
-def test_fault_another_mpis_mpirun() -> None:
-    found = failures(run(mpich(2, *DOCTOR, "--cells", "ddp/gloo,ddp/mpi,horovod/mpi")))
-    assert "hydra starts MPICH, but the library is Open MPI" in found["MPI"]
-    assert "sees a world of 1" in found["ddp/mpi"]
-    assert "sees a world of 1" in found["horovod/mpi"]
-    assert "ddp/gloo" not in found
+def test_data_and_folders(tmp_path: Path) -> None:
+    assert checks.data("digits", None).level == "ok"
+    assert checks.data("imagefolder", tmp_path).level == "failure", "a folder without classes"
+    assert checks.data("svhn", tmp_path).level == "warning"
+    (tmp_path / "train_32x32.mat").write_text("")
+    assert checks.data("svhn", tmp_path).level == "ok"
+    below = checks.folder(tmp_path / "train_32x32.mat" / "below", "logs go to", "--log-path")
+    assert (below.level, "--log-path" in below.cure) == ("failure", True)
+    assert (
+        checks.folder(tmp_path / "new", "ranks meet in", "").text == f"ranks meet in {tmp_path}/new"
+    )
 
 
-def of_another_build(folder: Path) -> dict[str, str]:
-    """The installed Horovod, but for the note that its build left."""
-    (folder / "horovod").mkdir()
+def test_what_has_nothing_to_compare_is_refused() -> None:
+    with pytest.raises(UsageError, match="use --mode sync"):
+        parse(["--backend", "ps", "--transport", "mpi", "--world-size", "2", "--mode", "async"])
+
+
+def found(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
+    """Read name -> level and text of each finding."""
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line[:2] != "--"]
+    names = [line for line in (("", ""), *lines) if line[0] in ("ok", "warning", "failure")]
+    return {text[:12].strip(): (level, text[12:].strip()) for level, text in names}
+
+
+@pytest.mark.ranks
+def test_a_fit_machine_and_what_does_not_import(tmp_path: Path) -> None:
+    """Horovod's own note names another torch; the cell exchanges as ever."""
+    (tmp_path / "horovod").mkdir()
     for path in Path(str(find_spec("horovod").origin)).parent.iterdir():  # type: ignore[union-attr]
-        (folder / "horovod" / path.name).symlink_to(path)
-    note = folder / "horovod" / "metadata.json"
+        (tmp_path / "horovod" / path.name).symlink_to(path)
+    note = tmp_path / "horovod" / "metadata.json"
     note.unlink()
     note.write_text('{"pytorch": "2.1.0"}')
-    return {"PYTHONPATH": str(folder)}
+    words = [*DOCTOR, "--backend", "ddp", "--transport", "gloo"]
+    done = run([sys.executable, *words], {"PYTHONPATH": str(tmp_path)})
+    said = found(done)
+    assert said["ddp/gloo"][1].startswith("parity holds: equal bit for bit"), done.stderr
+    assert said["Horovod"][0] == "failure"
+    assert said["Horovod"][1].startswith("was built against torch 2.1.0, but torch ")
+    assert {said[name][0] for name in ("libraries", "interface", "folder", "mpirun")} == {"ok"}
+    assert done.stdout.splitlines()[-1].endswith(" 1 failure")
+    assert done.returncode == 1
 
 
-def test_faults_of_one_launch_are_found_together(tmp_path: Path) -> None:
-    core = str(min(os.sched_getaffinity(0)))
-    options = ["--world-size", "3", "--dataset", "imagefolder", "--data-dir", str(tmp_path / "no")]
-    rank = [*ALONE, NOTHING, *options]
-    first, second = ["env", "OMP_NUM_THREADS=1", *rank], ["env", "OMP_NUM_THREADS=2", *rank]
-    command = ["taskset", "-c", core, *mpirun(1)[:-1], *first, ":", "-n", "1", *second]
-    done = run(command, of_another_build(tmp_path))
-    found = failures(done)
-    assert found.keys() == {"Horovod", "cores", "threads", "data", "launcher"}
-    assert found["Horovod"].startswith("was built against torch 2.1.0, but torch ")
-    assert "make setup" in found["Horovod"]
-    assert "2 rank(s) of 1 thread(s) on 1 core(s)" in found["cores"]
-    assert "--bind-to none" in found["cores"]
-    assert "'OMP_NUM_THREADS': '1'" in found["threads"]
-    assert "'OMP_NUM_THREADS': '2'" in found["threads"]
-    assert "is no folder" in found["data"]
-    assert "world_size=3 was asked for, but mpirun: 2 rank(s)" in found["launcher"]
-    assert "--world-size 2" in found["launcher"]
-    assert "... trying" not in done.stderr, "no cell was named"
+@pytest.mark.ranks
+def test_another_mpis_mpirun_and_a_dead_interface_are_found_before_the_exchange() -> None:
+    words = [*DOCTOR, "--backend", "ddp", "--transport", "mpi", "--world-size", "2"]
+    done = run(mpich(2, *words), {"NCCL_SOCKET_IFNAME": "nosuch0"})
+    said = found(done)
+    assert said["MPI"][0] == said["interface"][0] == "failure"
+    assert "hydra starts MPICH, but the library is Open MPI" in said["MPI"][1]
+    assert "sees a world of 1" in done.stdout + done.stderr
+    assert done.returncode != 0
 
 
-def test_fault_a_dead_interface() -> None:
-    command = mpirun(2, *DOCTOR, "--cells", "ddp/gloo")
-    found = failures(run(command, {"GLOO_SOCKET_IFNAME": "nosuch0"}))
-    assert "GLOO_SOCKET_IFNAME='nosuch0' names no interface of this host" in found["interface"]
-    assert "ddp/gloo" in found, "and so it is"
+@pytest.mark.ranks
+def test_a_launch_of_another_size_is_refused() -> None:
+    done = bench(2, *DOCTOR[2:], "--backend", "ddp", "--transport", "gloo", "--world-size", "3")
+    assert done.returncode == 2
+    assert "mpirun started 2 ranks; use --world-size 2" in done.stderr
 
 
-def test_fault_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")  # below a file even root cannot write
-    found = failures(run(mpirun(2, *DOCTOR, "--rendezvous-dir", str(tmp_path / "file" / "below"))))
-    assert "cannot be written" in found["folder"]
-    assert "--rendezvous-dir" in found["folder"]
-
-
-def test_fault_half_set_variables() -> None:
-    found = failures(run(ALONE, {"RANK": "0"}))
-    assert "WORLD_SIZE is not: a half-set launch" in found["launcher"]
-    assert "unset RANK" in found["launcher"]
-
-
-def test_fault_a_rank_that_never_appears(tmp_path: Path) -> None:
-    options = ["--json", "--limit-s", "20", "--rendezvous-dir", str(tmp_path)]
-    found = failures(run([sys.executable, *IN_LINES, *options], step(0)))
-    assert "rank 1 of 2 did not report" in found["ranks"]
-    assert "the step has n[1-2], heard were " in found["ranks"]
-
-
-def test_what_does_not_import_is_found(tmp_path: Path) -> None:
-    """torchvision fails alone, as where the compiled part is missing, and imports where we help."""
-    (tmp_path / "horovod").mkdir()
-    broken = "raise ImportError('x.so: undefined symbol: _ZN5torch')"
-    (tmp_path / "horovod" / "__init__.py").write_text(broken)
-    (tmp_path / "torchvision").mkdir()
-    (tmp_path / "torchvision" / "__init__.py").write_text(
-        "import torch\n"
-        "if not hasattr(torch.ops.torchvision, 'nms'):\n"
-        "    raise RuntimeError('operator torchvision::nms is not here')\n"
-        "__version__ = '0.28.0+cu130'\n"
+@pytest.mark.ranks
+def test_a_backend_that_sends_no_weights_does_not_pass(tmp_path: Path) -> None:
+    """Its gradients are the mean, but of ranks that train different models."""
+    code = (ROOT / "tests" / "user" / "hvd_ddp_backend_fourth.py").read_text()
+    keeps = "\n".join(
+        [
+            "def wrap(self, model, optimizer, config):",
+            "            weights = {k: v.clone() for k, v in model.state_dict().items()}",
+            "            session = super().wrap(model, optimizer, config)",
+            "            model.load_state_dict(weights)",
+            "            return session",
+        ]
     )
-    done = run([*ALONE, NOTHING], {"PYTHONPATH": str(tmp_path)})
-    (failed,) = failures(done).items()
-    assert failed[0] == "horovod"
-    assert "undefined symbol" in failed[1]
-    (found,) = [finding for finding in said(done, 1) if finding["name"] == "torchvision"]
-    assert found["level"] == "warning"
-    assert "operator torchvision::nms is not here" in found["text"]
-    assert "make setup TORCH_INDEX_URL=" in found["cure"]
-
-
-def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> None:
-    """Rank 1's try is killed inside MPI; the launcher then ends every rank, the doctor's too."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys, threading, time\n"
-        "def die():\n"
-        "    while 'mpi4py.MPI' not in sys.modules: time.sleep(0.05)\n"
-        "    time.sleep(1)\n"
-        "    os.kill(os.getpid(), 9)\n"
-        "if 'bench.tools.doctor.exchange_worker' in sys.orig_argv and "
-        "os.environ.get('OMPI_COMM_WORLD_RANK') == '1':\n"
-        "    threading.Thread(target=die, daemon=True).start()\n"
-    )
-    found = failures(run(mpirun(2, *DOCTOR, "--cells", "ddp/mpi"), {"PYTHONPATH": str(tmp_path)}))
-    assert "was ended" in found["doctor"]
-    assert "trying ddp/mpi" in found["doctor"]
-
-
-WRONG = (
-    "--cells=ddp/pigeon",
-    "--world-size=0",
-    "--limit-s=x",
-    "--dataset=svhn",
-    "--bogus",
-    "--one-rank=/nowhere.jsonl",
-)
-
-
-@pytest.mark.parametrize("option", WRONG)
-def test_wrong_input_is_one_line_and_no_finding(option: str) -> None:
-    done = run([sys.executable, *IN_LINES, "--json", option])
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: ")
+    code = code.replace("pass\n", f"{keeps}\n").replace('"fourth"', '"fifth"')
+    (tmp_path / "hvd_ddp_backend_fifth.py").write_text(code)
+    words = [*DOCTOR[2:], "--backend", "fifth", "--transport", "gloo", "--world-size", "2"]
+    done = bench(2, *words, extra={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1, done.stdout + done.stderr
+    level, text = found(done)["fifth/gloo"]
+    assert (level, "did not get rank 0's" in text) == ("failure", True)

@@ -20,7 +20,6 @@ from bench.instrument.energy import Meters, meters_of
 from bench.instrument.nvml import Clocks
 from bench.lifecycle.turn_table import VARIABLE, Place
 from bench.record import Run, read_run
-from bench.tools.doctor import machine
 from bench.train import device
 from plots.__main__ import main
 from tests.bench import tiny
@@ -204,15 +203,6 @@ def test_a_gpus_clock_and_what_lowered_it(tmp_path: Path) -> None:
     old = nvml(tmp_path, "7a", "-DnvmlDeviceGetFieldValues=another", ask=ASK_CLOCKS)
     assert old == {"sm_mhz": [1755, 1755]}
     assert Clocks(None).since(Clocks(None).edge()) == {}
-
-
-def test_the_doctor_says_what_will_be_read(tmp_path: Path) -> None:
-    (found,) = machine.energy(rapl(tmp_path / "a"), first_of_node=True)
-    assert found.text == f"read from {', '.join(ALL)}"
-    (found,) = machine.energy(tmp_path / "b", first_of_node=True)
-    absent = f"no {tmp_path}/b/class/powercap/intel-rapl:*; no {tmp_path}/b/cray/pm_counters"
-    assert (found.level, found.text) == ("ok", f"will not be known: {absent}")
-    assert not [*machine.energy(tmp_path / "b", first_of_node=False)]
 
 
 @pytest.fixture

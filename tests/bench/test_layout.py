@@ -11,9 +11,7 @@ from torch import nn
 
 from bench.instrument.layout import strided_gradients
 from bench.record import read_run
-from bench.study.strides import WARNING, Strides, strides
-from bench.tools.doctor import exchange
-from bench.tools.doctor.options import OneRank
+from bench.study.strides import WARNING, strides
 from bench.train.timing import Stopwatch
 from plots.__main__ import main
 from tests.bench import tiny
@@ -76,17 +74,6 @@ def test_the_cost_is_the_difference_of_the_medians() -> None:
     assert found.words(0.1).endswith("copying them by +3 ms (+3.00% of a step)")
     assert strides({}) is None
     assert strides({"strided_gradients": {"count": 3, "of": 8, "bytes": 9}}) is None
-
-
-def test_the_doctor_warns_where_it_costs_a_hundredth_of_a_step() -> None:
-    def level(of_training: Strides | None) -> list[str]:
-        return [f.level for f in exchange.layout(OneRank(0.1, 4, "cpu", of_training))]
-
-    assert level(None) == []
-    assert level(Strides(0, 8, 0, 0.0)) == ["ok"]
-    assert level(Strides(3, 8, 99, 0.0005)) == ["ok"]
-    assert level(Strides(3, 8, 99, 0.002)) == ["warning"]
-    assert [*exchange.layout(None)] == []
 
 
 @pytest.mark.ranks

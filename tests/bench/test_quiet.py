@@ -13,7 +13,6 @@ import pytest
 from bench.launch import cores
 from bench.record import quiet
 from bench.record.quiet import Others, Watch
-from bench.tools.doctor import ranks
 
 RANK, HOST = b"python\0-m\0bench", socket.gethostname()
 Row = tuple[str, int, int, int, bytes]
@@ -83,17 +82,3 @@ def test_a_real_neighbour_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert others is not None
     assert others.noisy
     assert f"sh ({neighbour})" in others.processes
-
-
-def test_the_doctor_says_it_once_for_each_host() -> None:
-    busy, idle = (Others(*values)._asdict() for values in BUSY_AND_IDLE)
-    found = ranks.quiet([{"others": busy}, {"others": {**busy, "share": 0.4}}, {"others": idle}])
-    (finding,) = found
-    assert finding.level == "warning"
-    assert finding.text.startswith("other processes take 30 % of a's processor time, most of it cc")
-    (good,) = ranks.quiet([{"others": None}, {"others": idle}])
-    assert good.line() == "ok       others       take 0.4 % of the processor time"
-    assert ranks.quiet([{"others": None}]) == []
-
-
-BUSY_AND_IDLE = [("a", 0.3, 0.0, ("cc1plus (7)",)), ("b", 0.004, 0.0, ())]

@@ -171,7 +171,7 @@ def test_where_the_launcher_names_no_launch_they_do_not_meet_and_are_told_to_loo
 
 
 def test_two_runs_in_one_store_are_compared_apart() -> None:
-    """As the doctor's tries under torchrun, whose agent keeps what was said in the one before."""
+    """As under torchrun, whose agent keeps what was said in the one before."""
     store = dist.HashStore()
 
     def compare(backend: str) -> list[str]:

@@ -4,13 +4,13 @@ slowed.
 
 from __future__ import annotations
 
-import json
 import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from bench.study.collectives import read
 from tests.cluster import config, node, steps
 from tests.cluster.steps import bench, run
 
@@ -36,12 +36,13 @@ def test_a_shaped_link_is_slower(tmp_path: Path) -> None:
     """100 Mbit/s carry the 4 MiB that each rank sends and receives in a third of a second."""
 
     def milliseconds() -> float:
-        words = bench("doctor", "--json", "--cells", "ddp/gloo", "--rendezvous-dir", str(tmp_path))
-        findings = json.loads(run(["srun", "-N2", "-n2", "-w", "n1,n2", *words], 120).stdout)[
-            "findings"
-        ]
-        text = next(finding["text"] for finding in findings if finding["name"] == "ddp/gloo")
-        return float(text.split(" in ")[1].split(" ms")[0])
+        words = ["--backend", "ddp", "--transport", "gloo", "--world-size", "2", "--sizes", "4MiB"]
+        words += ["--kinds", "all_reduce", "--repetitions", "3"]
+        log = tmp_path / f"{len(list(tmp_path.glob('*.jsonl')))}.jsonl"
+        command = bench("collectives", *words, "--log-path", str(log))
+        run(["srun", "-N2", "-n2", "-w", "n1,n2", *command], 120)
+        (timed,) = read(log).timed
+        return 1000 * timed.median_s
 
     free = milliseconds()
     node.shape("n2", "100mbit")

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.bench.ranks import thorough
-from tests.cluster.namespace import ROOT
 from tests.cluster.steps import CELLS, SHORT, bench, cell, run
 
 pytestmark = pytest.mark.cluster
 
-PRETENDED = ROOT / "tests/cluster/pretended"
-
 
 def doctor(
-    folder: Path,
     *options: str,
     srun: tuple[str, ...] = ("-N2", "-n2", "-w", "n1,n2", "--mpi=none"),
     env: tuple[str, ...] = (),
-) -> dict[str, dict[str, str]]:
-    """The doctor's findings under srun, by name; of two with one name the graver."""
-    done = run(
-        [
-            "srun",
-            *srun,
-            "env",
-            *env,
-            *bench("doctor", "--json", "--rendezvous-dir", str(folder), *options),
-        ],
-        150,
-    )
-    findings = json.loads(done.stdout)["findings"]
-    assert done.returncode == any(finding["level"] == "failure" for finding in findings), (
-        done.stderr
-    )
-    grave = ("ok", "warning", "failure")
-    return {
-        finding["name"]: finding
-        for finding in sorted(findings, key=lambda finding: grave.index(finding["level"]))
-    }
+) -> subprocess.CompletedProcess[str]:
+    words = ["--model", "mlp", "--dataset", "digits", "--world-size", "2", *options]
+    return run(["srun", *srun, "env", *env, *bench("doctor", *words)], 150)
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -55,54 +31,24 @@ def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_the_doctor_finds_a_fit_launch(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "--world-size", "2", srun=("-N2", "-n2", "-w", "n1,n2", "--mpi=pmix"))
-    assert {finding["level"] for finding in found.values()} <= {"ok", "warning"}, found
-    assert "2 on 2 host(s)" in found["ranks"]["text"]
-    for backend, transport in CELLS:
-        assert "2 ranks average" in found[f"{backend}/{transport}"]["text"]
+    where = ("-N2", "-n2", "-w", "n1,n2", "--mpi=pmix")
+    for place in CELLS:
+        done = doctor(*cell(*place, 2), "--rendezvous-dir", str(tmp_path), srun=where)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"ok       {'/'.join(place):12} parity holds: equal bit for bit" in done.stdout
 
 
-def test_the_doctor_refuses_the_wrong_plug_in(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "--cells", "ddp/mpi,ddp/gloo")
-    assert "srun --mpi=pmix" in found["MPI"]["cure"]
-    assert found["ddp/mpi"]["level"] == "failure"
-    assert "sees a world of 1" in found["ddp/mpi"]["text"]
-    assert found["ddp/gloo"]["level"] == "ok"
-
-
-def test_the_doctor_refuses_a_folder_that_is_not_shared() -> None:
-    found = doctor(Path("/tmp"), "--limit-s", "15", "--cells=")
-    assert "rank 1 of 2 did not report" in found["ranks"]["text"]
-    assert "the step has n[1-2], heard were n1" in found["ranks"]["text"]
-    assert "--rendezvous-dir" in found["ranks"]["cure"]
-
-
-def test_the_doctor_refuses_the_loopback_between_nodes(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "--cells=", env=("GLOO_SOCKET_IFNAME=lo",))
-    assert "'lo' does not leave this host" in found["interface"]["text"]
-    assert found["interface"]["cure"] == "unset it, or name one of eth0"
-
-
-def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "--world-size", "4", "--cells=")
-    assert "world_size=4 was asked for, but srun: 2 rank(s)" in found["launcher"]["text"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "level", "text"),
-    [
-        thorough(["--gpus-per-node=2"], "ok", "one for each of 4 ranks"),
-        thorough(["--gpus-per-task=1"], "ok", "one for each of 4 ranks"),
-        (["--gpus-per-node=1"], "failure", "4 ranks would use 2 GPU(s)"),
-    ],
-)
-def test_the_doctor_refuses_a_gpu_for_two_ranks(
-    tmp_path: Path, asked: list[str], level: str, text: str
-) -> None:
-    """Slurm really grants them, in name; that torch sees what was granted is pretended."""
-    place = ("-N2", "-n4", "--ntasks-per-node=2", "-w", "n1,n2", "--mpi=none", *asked)
-    found = doctor(tmp_path, "--cells=", srun=place, env=(f"PYTHONPATH={PRETENDED}",))
-    assert (found["GPUs"]["level"], found["GPUs"]["text"]) == (level, text)
+def test_the_doctor_refuses_what_cannot_meet(tmp_path: Path) -> None:
+    """The wrong plug-in, a folder that is not shared, and the loopback between nodes."""
+    done = doctor(*cell("ddp", "mpi", 2), "--rendezvous-dir", str(tmp_path))
+    assert "srun --mpi=pmix" in done.stdout
+    assert "sees a world of 1" in done.stderr
+    gloo = (*cell("ddp", "gloo", 2), "--rendezvous-timeout-s", "10", "--rendezvous-dir")
+    done = doctor(*gloo, "/tmp")
+    assert "do they all see" in done.stderr
+    done = doctor(*gloo, str(tmp_path), env=("GLOO_SOCKET_IFNAME=lo",))
+    assert "'lo' does not leave this host, and ranks are on several; unset it" in done.stdout
+    assert done.returncode != 0
 
 
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])

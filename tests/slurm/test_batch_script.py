@@ -100,7 +100,9 @@ def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert job.states() == ["ok"] * 4
     lines = out.splitlines()
-    assert lines[0] == "preflight on 4 rank(s)"
+    assert lines[0] == "preflight of ddp/gloo on 4 rank(s)"
+    assert lines[1] == "preflight of horovod/gloo on 4 rank(s)"
+    lines = lines[1:]
     assert lines[1] == "calibration at the start, on 2 node(s)"
     assert lines[2:6] == [f"[{n}/4] {run.id}" for n, run in enumerate(job.runs, start=1)]
     assert lines[6:] == [
@@ -159,9 +161,9 @@ def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
     calibration = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text()
     plain = f"mpirun --nodes=1 --nodelist=r2 --ntasks=1 --ntasks-per-node=1 {same} {env}"
     assert calibration.splitlines()[1] == plain
-    preflight = (job.folder / "jobs" / "n002-b00-77-0-preflight.out").read_text().splitlines()[-2]
-    assert preflight == (
-        f"doctor --world-size 4 --threads 1 --dataset digits --cells=ddp/gloo,horovod/gloo "
+    out = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
+    assert out.read_text().splitlines()[-2] == (
+        "doctor --backend ddp --transport gloo --world-size 4 --threads 1 --dataset digits "
         f"--rendezvous-dir {job.folder}/jobs"
     )
 
@@ -212,7 +214,7 @@ def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
     code, out, _ = job.finish(SLURM_JOB_END_TIME=soon)
     assert code == 1
     assert job.states() == ["planned"] * 4
-    assert out.splitlines()[1] == "calibration at the start: no time left"
+    assert out.splitlines()[2] == "calibration at the start: no time left"
     left_out = [(c["when"], c["reason"]) for c in job.said()[1:-1]]
     assert left_out == [(when, "no time left") for when in ("start", "end")]
     assert out.splitlines()[-1] == "no time for more: 4 runs, 0 failed, 4 left for the next job"
@@ -238,7 +240,10 @@ def test_what_srun_says_of_a_step_is_kept_and_the_next_one_starts(tmp_path: Path
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ({"STAND_IN_DOCTOR": "4 worlds of one rank"}, "the preflight ended with exit code 1, see "),
+        (
+            {"STAND_IN_DOCTOR": "4 worlds of one rank"},
+            "the preflight of ddp/gloo ended with exit code 1, see ",
+        ),
         ({"SLURM_JOB_NUM_NODES": "3"}, "the job has 3 nodes, these runs need 2\n"),
         ({"FAKE_HOSTS": "r1"}, "scontrol names 1 hosts for 'r[1-2]', the job has 2\n"),
         ({"SLURM_JOB_ID": ""}, "this is not a Slurm job; submit the script: sbatch "),
@@ -340,8 +345,8 @@ def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> N
     said = "srun: error: task 0 launch failed: Unspecified error"
     (tmp_path / "bin" / "srun").write_text(f'#!/bin/sh\necho "{said}"\n')
     code, out, err = job.finish()
-    assert (code, out) == (2, "preflight on 4 rank(s)\n")
-    assert err.startswith(f"{said}\nerror: the preflight ended with exit code 0, see ")
+    assert (code, out) == (2, "preflight of ddp/gloo on 4 rank(s)\n")
+    assert err.startswith(f"{said}\nerror: the preflight of ddp/gloo ended with exit code 0, see ")
     code, out, _ = job.finish(PREFLIGHT="no")
     assert code == 1
     assert job.states() == ["failed"] * 4

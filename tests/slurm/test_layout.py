@@ -55,7 +55,10 @@ def test_runs_of_all_node_counts_are_interleaved_on_the_first_hosts(tmp_path: Pa
     assert (code, err) == (0, "")
     assert job.states() == ["ok"] * 7
     lines = out.splitlines()
-    assert lines[:2] == ["preflight on 6 rank(s)", "calibration at the start, on 3 node(s)"]
+    cells = ("ddp/gloo", "horovod/gloo")
+    assert lines[:2] == [f"preflight of {cell} on 6 rank(s)" for cell in cells]
+    lines = lines[1:]
+    assert lines[1] == "calibration at the start, on 3 node(s)"
     assert lines[2:9] == [f"[{n}/7] {run.id}" for n, run in enumerate(job.runs, start=1)]
     begun = [run.log.stat().st_mtime_ns for run in job.runs]
     assert begun == sorted(begun)

@@ -1,181 +1,172 @@
-"""The doctor's round: look at this machine, compare the ranks, try the transports, say it all."""
+"""The doctor's round: look at this machine or launch, then try its cells, and say it all."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import time
-import uuid
-from collections.abc import Iterable
-from contextlib import closing
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from bench.config import UsageError
-from bench.launch import provenance
-from bench.launch.resources import require_unmodified
+from bench import command
+from bench.backends.catalogue import CATALOGUE, engines, frameworks
+from bench.config import RunConfig, UsageError
+from bench.launch import launcher
 from bench.launch.world import Launch, discover, meeting_folder
-from bench.record.quiet import Watch
-from bench.tools.doctor import exchange, machine, places, process, ranks
-from bench.tools.doctor.findings import Finding, failure, merge, refused, warning
-from bench.tools.doctor.mailbox import Meeting
-from bench.tools.doctor.options import Doctor, parse
+from bench.streams import say
+from bench.tools.doctor import checks
+from bench.tools.doctor.checks import Finding, Level
+from bench.tools.doctor.trial import PROG, opening, parse, run
 
-SCHEMA = 1  # of the JSON
-INPUT_ERROR = 2
-_LEAVE_S = 10.0
-_LOOK_S, _TRY_S = 10, 12  # on two cores: each try starts its ranks anew, and they import torch
-_LAUNCHER_READS_S = 0.5  # mpirun may drop the last words of a rank that leaves with an error
-_ENDED = "a rank that died there is the likely cause; leave that cell out with --cells"
+_ALONE_RANKS = 2
+_LOOK_S, _TRY_S = 120, 180  # at most; a busy machine imports torch slowly
+_TRY = [sys.executable, *PROG.split()[1:]]
+_RESULT = re.compile(r"^(?P<level>ok|warning|failure) +(?P<cell>\S+/\S+) +(?P<text>.*)$", re.M)
+_CURE = "run python -m bench with this --backend and --transport to see all it prints"
 
 
 class _Answer:
-    """Findings in their order: printed as they come, or all at once as JSON.
+    """Findings, printed as they come; only bad ones where another process speaks for the launch."""
 
-    Progress goes between them on standard output, because launchers forward two streams in any
-    order; beside JSON it goes to standard error.
-    """
+    def __init__(self, where: str = "") -> None:
+        self._where = where
+        self.levels: list[str] = []
 
-    def __init__(self, as_json: bool) -> None:
-        self._json = as_json
-        self.findings: list[Finding] = []
-        self.doing = "starting"
+    def add(self, finding: Finding) -> None:
+        self.levels.append(finding.level)
+        if not self._where or finding.level != "ok":
+            print(finding.line(self._where), flush=True)
 
-    def say(self, doing: str) -> None:
-        self.doing = doing
-        print(f"... {doing}", file=sys.stderr if self._json else sys.stdout, flush=True)
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        for finding in findings:
-            self.findings.append(finding)
-            if not self._json:
-                print(finding.line(), flush=True)
-
-    def finish(self, launch: Launch | None) -> int:
-        levels = [finding.level for finding in self.findings]
-        status = int("failure" in levels)
-        if self._json:
-            record = {"schema": SCHEMA, "launch": launch and launch.record(), "status": status}
-            findings = [asdict(finding) for finding in self.findings]
-            print(json.dumps({**record, "findings": findings}, indent=2), flush=True)
-        else:
-            counts = (f"{levels.count(level)} {level}" for level in ("ok", "warning", "failure"))
-            print(f"-- {', '.join(counts)}", flush=True)
-        if status and launch is not None and launch.size > 1:
-            time.sleep(_LAUNCHER_READS_S)
-        return status
+    def finish(self) -> int:
+        counts = (f"{self.levels.count(level)} {level}" for level in ("ok", "warning", "failure"))
+        print(f"-- {', '.join(counts)}", flush=True)
+        return int("failure" in self.levels)
 
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 fit, 1 a failure was found, 2 the input was wrong."""
-    launch, half_set = None, []
     try:
         launch = discover(os.environ)
-    except UsageError as error:
-        half_set = [refused("launcher", error)]
-    try:
-        options = parse(argv)
-        _ = options.alone  # read now: a log that tells nothing is wrong input
-    except UsageError as error:
-        if launch is None or launch.rank == 0:
-            print(f"error: {error}", file=sys.stderr, flush=True)
-        return INPUT_ERROR
-    answer = _Answer(options.as_json)
-    if launch is None:
-        answer.add(half_set)
-        return answer.finish(None)
-    _answer_if_ended(launch, answer)
+        config = parse(argv)
+    except UsageError:  # said as a run says it, by one rank
+        return command.start(partial(parse, argv), opening, lambda _: run)
+    if launch.source == "none":
+        return _alone(argv, config, launch)
+    return _launched(argv, config, launch)
+
+
+def _launched(argv: Sequence[str], config: RunConfig, launch: Launch) -> int:
+    """Look at this rank's host, once a host, and compare this cell."""
+    answer = _Answer(f"on {socket.gethostname()}: " if launch.rank else "")
+    if launch.local_rank == 0:
+        facts, problem = _probe("mpi4py")
+        if "mpi" in facts:
+            answer.add(checks.mpi_started(launch, facts["mpi"], os.environ))
+        else:
+            answer.add(Finding("MPI", "warning", problem or str(facts["errors"]), _CURE))
+        for finding in _host(config, launch):
+            answer.add(finding)
+    status = command.start(partial(parse, argv), opening, lambda _: run)
+    answer.levels += ["failure" if status else "ok"]
     if launch.rank:
-        _follow(options, launch)
-        return 0  # another status would end rank 0 before it has spoken
-    seconds = _LOOK_S + _TRY_S * len(exchange.cells(launch, options.cells, 0))
-    answer.say(f"this takes about {seconds} s, more where the machine is busy")
-    answer.add([ranks.world(launch, options.world_size)])
-    answer.add(exchange.layout(options.alone))
-    (_alone if launch.source == "none" else _lead)(options, launch, answer)
-    return answer.finish(launch)
+        return status or int("failure" in answer.levels)
+    return answer.finish() and (status or 1)
 
 
-def _answer_if_ended(launch: Launch, answer: _Answer) -> None:
-    """Speak in the signal's handler: a launcher soon kills what has not ended, tries and all."""
-
-    def ended(*_: object) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
-        if launch.rank == 0:
-            text = f"was ended by its launcher, or by somebody else, while {answer.doing}"
-            answer.add([failure("doctor", text, _ENDED)])
-            answer.finish(launch)
-        raise SystemExit(1)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ended)
-
-
-def _look(options: Doctor, launch: Launch) -> dict[str, Any]:
-    """What one rank knows of itself and its host, its findings included."""
-    watch = Watch()
-    probe = process.python("bench.tools.doctor.probe")
-    answers, problem = process.run(probe, os.environ, options.limit_s)
-    findings: list[Finding] = []
-    if answers:
-        seen = answers[0]
-        findings += [*machine.libraries(seen), *machine.torchvision_pair(seen)]
-        findings += [*machine.horovod_build(machine.build_record(), seen), *machine.devices(seen)]
+def _alone(argv: Sequence[str], config: RunConfig, launch: Launch) -> int:
+    """Look at this machine, then start ranks on it for each cell."""
+    answer = _Answer()
+    facts, problem = _probe()
+    if problem:
+        answer.add(Finding("libraries", "failure", f"importing them {problem}", "run make setup"))
     else:
-        seen = {}
-        text, cure = f"importing them {problem}", f"see what it prints: {' '.join(probe)}"
-        findings.append(failure("libraries", text, cure))
-    if "mpi" in seen and launch.source != "none":
-        findings.append(ranks.library(launch, seen["mpi"], os.environ))
+        findings = [*checks.libraries(facts), *checks.horovod_build(checks.build_record(), facts)]
+        for finding in [*findings, *checks.nccl(facts)]:
+            answer.add(finding)
+    for finding in _host(config, launch):
+        answer.add(finding)
+    mpirun = shutil.which("mpirun")
+    answer.add(checks.mpirun(mpirun, _version(mpirun) if mpirun else "", facts.get("mpi")))
+    gpus = facts.get("gpus", 0)
+    for cell in _cells(config, gpus) if mpirun else ():
+        say(f"... trying {cell}")
+        answer.add(_try(argv, config, cell, 1 if cell.endswith("/nccl") and gpus == 1 else None))
+    return answer.finish()
+
+
+def _cells(config: RunConfig, gpus: int) -> list[str]:
+    """Framework/transport pairs to try: the one that was named, or all that can be."""
+    if config.backend in frameworks():
+        return [config.cell]
+    over = ("mpi", "gloo", "nccl") if gpus else ("mpi", "gloo")
+    pairs = ((name, transport) for transport in over for name in engines())
+    return [f"{name}/{over}" for name, over in pairs if over in CATALOGUE[name].transports]
+
+
+def _try(argv: Sequence[str], config: RunConfig, cell: str, ranks: int | None) -> Finding:
+    """Start this command on some ranks of this machine, for one cell; its word on that."""
+    backend, transport = cell.split("/")
+    size = ranks or max(config.world_size, _ALONE_RANKS)
+    words = ["--backend", backend, "--transport", transport, "--world-size", str(size)]
+    config = parse([*argv, *words])
+    start = launcher.command("mpirun", config.processes, args=launcher.ON_THIS_MACHINE)
     try:
-        require_unmodified(os.environ)
-    except UsageError as error:
-        findings.append(refused("environment", error))
+        done = subprocess.run(
+            [*start, *_TRY, *argv, *words],
+            env={**os.environ, **launcher.root_variables()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TRY_S,
+        )
+    except subprocess.TimeoutExpired:
+        return Finding(cell, "failure", f"no answer within {_TRY_S} s", _CURE)
+    for match in _RESULT.finditer(done.stdout):
+        if match["cell"] == cell:
+            level: Level = "ok" if match["level"] == "ok" else "warning"
+            level = "failure" if done.returncode else level
+            return Finding(cell, level, match["text"])
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    reason = (lines or [f"ended with status {done.returncode}"])[0].removeprefix("error: ")
+    return Finding(cell, "failure", reason, "" if lines else _CURE)
+
+
+def _host(config: RunConfig, launch: Launch) -> Iterator[Finding]:
+    """Check what this host gives to a rank: interface, name, folders, data."""
     local = [name for _, name in socket.if_nameindex()]
-    findings += machine.interfaces(os.environ, local, several_hosts=launch.local_size < launch.size)
-    findings.append(machine.own_name(socket.gethostname()))
-    findings += machine.energy(options.config.sysfs, first_of_node=launch.local_rank == 0)
-    findings.append(machine.data(options.config.dataset, options.config.data_dir))
+    several = launch.local_size < launch.size
+    yield from checks.interfaces(os.environ, local, several_hosts=several)
+    yield checks.own_name(socket.gethostname())
     try:
-        findings.append(machine.folder(meeting_folder(launch, options.config.rendezvous_dir, None)))
+        place = meeting_folder(launch, config.rendezvous_dir, config.log_path)
+        yield checks.folder(place, "ranks meet in", "--rendezvous-dir")
     except UsageError as error:
-        findings.append(refused("folder", error))
-    others = watch.others()
-    threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    return {
-        **provenance.describe_rank(launch, options.config.threads, options.config.sysfs),
-        "default_threads": {**threads, "torch": seen.get("torch_threads")},
-        **places.devices(seen, os.environ, options.config.sysfs),
-        "mpi": seen.get("mpi"),
-        "seat": uuid.uuid4().hex,
-        "others": others and others._asdict(),
-        "findings": [asdict(finding) for finding in findings],
-    }
+        yield Finding("folder", "failure", error.text, error.cure)
+    if config.log_path is not None:
+        yield checks.folder(config.log_path.parent, "logs go to", "--log-path")
+    yield checks.data(config.dataset, config.data_dir)
 
 
-def _findings(facts: dict[str, Any]) -> list[Finding]:
-    return [Finding(**record) for record in facts["findings"]]
-
-
-def _alone(options: Doctor, launch: Launch, answer: _Answer) -> None:
-    """No launcher: look, then start ranks for each cell."""
-    answer.say("looking at this machine")
-    facts = _look(options, launch)
-    answer.add(_findings(facts))
-    path = shutil.which("mpirun")
-    answer.add([ranks.mpirun(path, _version(path) if path else "", facts["mpi"])])
-    two = {"local_size": exchange.ALONE_RANKS, "size": exchange.ALONE_RANKS}
-    pair = [{**facts, **two, "rank": n, "local_rank": n} for n in range(exchange.ALONE_RANKS)]
-    answer.add(ranks.cores(pair, options.config.threads) + ranks.quiet(pair))
-    gpus = len(facts["devices"])
-    cells = exchange.cells(launch, options.cells, gpus)
-    answer.add(exchange.alone(cells, options, path is not None, gpus, answer.say))
+def _probe(*names: str) -> tuple[dict[str, Any], str]:
+    """Ask a process of its own what is installed, and why it does not tell."""
+    # close_fds=False: under Hydra a rank talks to its daemon over an inherited descriptor
+    words = [sys.executable, "-m", "bench.tools.doctor.probe", *names]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=_LOOK_S, close_fds=False
+        )
+        return json.loads(done.stdout.splitlines()[-1]), ""
+    except subprocess.TimeoutExpired:
+        return {}, f"took more than {_LOOK_S} s"
+    except (IndexError, ValueError):
+        lines = done.stderr.strip().splitlines() or ["nothing was printed"]
+        return {}, f"ended with status {done.returncode}: {lines[-1]}"
 
 
 def _version(mpirun: str) -> str:
@@ -185,62 +176,3 @@ def _version(mpirun: str) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     return done.stdout + done.stderr
-
-
-def _lead(options: Doctor, launch: Launch, answer: _Answer) -> None:
-    """Rank 0 of a launch: hear all, compare, decide what is tried, judge it."""
-    answer.say(f"looking at {launch.size} rank(s)")
-    lead = _look(options, launch)
-    try:
-        meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
-    except (UsageError, OSError):  # there is no folder for it, as `_look` has found as well
-        answer.add(_findings(lead))
-        return
-    with closing(meeting):
-        present = {0: lead, **meeting.hear("facts", range(1, launch.size), options.limit_s)}
-        everybody = [present[rank] for rank in sorted(present)]
-        answer.add(merge({rank: _findings(facts) for rank, facts in present.items()}))
-        one_world = ranks.absent(present, launch.size, options.limit_s, os.environ)
-        one_world += ranks.compare(everybody)
-        answer.add(one_world)
-        answer.add(ranks.cores(everybody, options.config.threads) + ranks.quiet(everybody))
-        answer.add(ranks.devices(everybody) + places.find(everybody, options.config.threads))
-        cells = exchange.cells(launch, options.cells, len(lead["devices"]))
-        if any(finding.name == "ranks" and finding.level == "failure" for finding in one_world):
-            text = f"{', '.join(cells)} not tried: the ranks are not one world"
-            answer.add([warning("transports", text, "see above")])
-            cells = []
-        groups = exchange.groups(cells)
-        meeting.tell("plan", {"groups": groups, "seats": [facts["seat"] for facts in everybody]})
-        for group in groups:
-            answer.say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
-            exchange.take_part(group, launch, options, meeting)
-            for cell in group:
-                answers = meeting.hear(f"trial.{cell}", range(launch.size), options.limit_s)
-                answer.add([exchange.judge(cell, answers, launch.size)])
-                answer.add(exchange.bound(cell, answers, launch.size, options.alone))
-        # the plan must not go before everybody has read it
-        meeting.hear("left", set(present) - {0}, _LEAVE_S)
-
-
-def _follow(options: Doctor, launch: Launch) -> None:
-    """Any other rank: tell what is here, then take part in what rank 0 tries."""
-    facts = _look(options, launch)
-    problem = "did not hear of rank 0"
-    try:
-        meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
-        meeting.tell("facts", facts)
-        # a plan that does not know this rank is an earlier launch's
-        seat, limit_s = facts["seat"], 2 * options.limit_s
-        plans = meeting.hear("plan", [0], limit_s, lambda plan: seat in plan["seats"])
-        for group in plans[0]["groups"] if plans else []:
-            exchange.take_part(group, launch, options, meeting)
-        meeting.tell("left", True)
-        if plans:
-            return  # rank 0 speaks for all, and has the exit status
-    except UsageError:
-        problem = "has no folder to meet rank 0 in"
-    except OSError as error:
-        problem = f"cannot write to the ranks' folder: {error.strerror}"
-    who = f"rank {launch.rank} on {facts['hostname']}"
-    print(f"error: {who} {problem}", file=sys.stderr, flush=True)

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bench.backends import nccl
 from bench.backends.catalogue import CATALOGUE
 from bench.config import UsageError
-from bench.launch import gpu
-from bench.tools.doctor import process
 from bench.tools.setup.origin import origin
+
+_DIGITS = 12  # of a SHA-256: enough to tell files apart
 
 
 def torch() -> dict[str, Any]:
     import torch
 
-    facts: dict[str, Any] = {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
-    if torch.cuda.is_available():
-        devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-        facts["devices"] = [str(getattr(device, "uuid", device.name)) for device in devices]
-        facts["buses"] = [gpu.bus_address(device) for device in devices]
-    return facts
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return {"torch": torch.__version__, "gpus": gpus}
 
 
 def torchvision() -> dict[str, Any]:
-    """Its version, and why it does not import by itself where only we can import it."""
+    """Read its version, and why it does not import by itself where only we can import it."""
     facts: dict[str, Any] = {}
     try:
         importlib.import_module("torchvision")
     except Exception as error:
-        facts["torchvision_alone"] = process.first_line(error)
+        facts["torchvision_alone"] = _first_line(error)
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]  # what the failed import left would be taken for the module
     from bench.models import import_torchvision
@@ -64,7 +59,7 @@ def horovod() -> dict[str, Any]:
 
 
 def _mpi_files() -> list[str]:
-    """MPI libraries in this process: more than one, where Horovod and mpi4py use different ones."""
+    """List MPI libraries in this process: more than one, where Horovod and mpi4py differ."""
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
@@ -72,28 +67,42 @@ def _mpi_files() -> list[str]:
     return sorted(set(re.findall(r"/\S*/libmpi(?:ch)?\.so\S*", maps)))
 
 
-def _libraries_of_nccl() -> dict[str, Any]:
-    """By framework, the NCCL that it calls; why not, where that is not known."""
-    over_nccl = {name: row for name, row in CATALOGUE.items() if "nccl" in row.transports}
-    try:
-        return {name: asdict(nccl.library(row.nccl_inside)) for name, row in over_nccl.items()}
-    except UsageError as error:
-        return {"error": error.text, "cure": error.cure}
+def _libraries_of_nccl() -> dict[str, str]:
+    """Name, by framework, the NCCL that it calls; why not, where that is not known."""
+    from bench.backends import nccl
+
+    libraries: dict[str, str] = {}
+    for name, row in CATALOGUE.items():
+        if "nccl" in row.transports:
+            try:
+                library = nccl.library(row.nccl_inside)
+            except UsageError as error:
+                return {"error": error.text, "cure": error.cure}
+            file = f"{library.path} (SHA-256 {library.sha256[:_DIGITS]})"
+            libraries[name] = f"NCCL {library.version} of {file}"
+    return libraries
 
 
-def look() -> dict[str, Any]:
-    """Versions and facts of every library; why not, of each that does not import."""
-    facts: dict[str, Any] = {"errors": {}, "devices": []}
-    for ask in (torch, torchvision, mpi4py, horovod):
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+_ASKED = {ask.__name__: ask for ask in (torch, torchvision, mpi4py, horovod)}
+
+
+def look(names: list[str]) -> dict[str, Any]:
+    """Read facts of the libraries named, or of all; why not, of each that does not import."""
+    facts: dict[str, Any] = {"errors": {}, "gpus": 0}
+    for name in names or _ASKED:
         try:
-            facts |= ask()
+            facts |= _ASKED[name]()
         except Exception as error:
-            facts["errors"][ask.__name__] = process.first_line(error)
-    if facts["devices"]:
+            facts["errors"][name] = _first_line(error)
+    if facts["gpus"]:
         facts["nccl"] = _libraries_of_nccl()
     return {**facts, "mpi_files": _mpi_files()}
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # what they would warn of is found and said by the doctor
-    process.answer(look())
+    warnings.simplefilter("ignore")  # what they would warn of is library and said by the doctor
+    print(json.dumps(look(sys.argv[1:])))

@@ -1,59 +1,58 @@
-"""python -m bench parity: a cell's exchange, several times over one step, against one process."""
+"""A cell's exchange, several times over one step, against the mean of the ranks' own gradients."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench import command
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
 from bench.record import RunLog
-from bench.record.sealed import finite
-from bench.streams import say
+from bench.tools.doctor.checks import Finding
 
 if TYPE_CHECKING:  # the options are read before torch is loaded
     from bench.data import Batch
     from bench.instrument.parity import Parity
     from bench.rig import Rig
 
+PROG = "python -m bench doctor"
 STEPS = 5  # the first has DDP's first buckets, the others its rebuilt ones
 ELEMENTS = 2**16  # compared of each tensor: all of most
-_ABOUT = """Compare the gradients that a cell exchanges with the mean of the ranks' own.
+_ABOUT = """Look at this machine, then compare the gradients that each cell exchanges between two
+ranks with the mean of the ranks' own; with --backend, of that cell alone. Under mpirun, srun,
+torchrun or horovodrun: this launch, and this cell.
 
-One step is done five times over, from weights that every rank draws by itself. Exit status: 0 every
-step agrees, 1 one does not, 2 the input was wrong."""
+One step is done five times over, from weights that every rank draws by itself. One line per
+finding, with the cure. Exit status: 0 fit (warnings included), 1 a failure was found, 2 the input
+was wrong."""
+_SIZES = ("--batch-per-rank", "--global-batch", "--config")
 
 
-def main(argv: list[str]) -> int:
-    """Exit status: 0 every step agrees, 1 one does not, 2 wrong input."""
-    return command.start(partial(parse, argv), _opening, lambda _: run)
-
-
-def parse(argv: list[str]) -> RunConfig:
-    """A run's options. Raises UsageError on bad input."""
-    config = parse_argv(argv, "python -m bench parity", _ABOUT)
+def parse(argv: Sequence[str]) -> RunConfig:
+    """Read a run's options, of which none is needed. Raises UsageError on bad input."""
+    sized = any(word.partition("=")[0] in _SIZES for word in argv)
+    config = parse_argv([*argv, *([] if sized else ["--batch-per-rank", "4"])], PROG, _ABOUT)
     if config.loader_only:
         raise UsageError("loader_only=True exchanges no gradients to compare; leave it out")
     if not config.averages:
         raise UsageError(f"mode={config.mode} takes no mean to compare; use --mode sync")
     # at a rate of 0 nothing is learnt, so that every step is the same
     still = {"base_lr": 0.0, "max_lr": None, "windows": 1, "warmup_steps": 3}
-    return config.model_copy(update={**still, "steps_per_window": STEPS - 3})
+    device = {"device": "cuda"} if config.transport == "nccl" else {}
+    return config.model_copy(update={**still, **device, "steps_per_window": STEPS - 3})
 
 
-def _opening(config: RunConfig) -> str:
+def opening(config: RunConfig) -> str:
+    """Say what is compared, before it is."""
     ranks, images = config.world_size, config.samples_per_rank
     work = f"{config.model} at {config.image_size} px, {images} images on each of {ranks} rank(s)"
     return f"parity of {config.cell}: {work}, one step {STEPS} times; loading torch ..."
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
-    """True if the exchanged gradients of every step are the mean of the ranks' own.
+    """Compare: false if the exchanged gradients of a step are not the mean of the ranks' own.
 
     Every rank draws other weights, so that this fails where rank 0's are not sent to all.
     """
@@ -72,12 +71,11 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
             pulse.tick()
         facts = _facts(rig, rig.parity)
         log.write("parity", **facts)
-        log.write("end", status="ok" if facts["holds"] else "failed: parity")
-        pulse.passed = facts["holds"]
-        if launch.rank == 0:
-            print(json.dumps(finite(facts)), flush=True)
-            say(_result(facts))
+        pulse.passed = facts["holds"] is not False
+        log.write("end", status="ok" if pulse.passed else "failed: parity")
         pulse.leave()
+        if launch.rank == 0:
+            print(_finding(facts).line(), flush=True)
     return pulse.passed
 
 
@@ -105,7 +103,7 @@ def _facts(rig: Rig, parity: Parity) -> dict[str, Any]:
         "steps": parity.record(),
         "exchange_not_deterministic": list(itertools.compress(parity.names, unequal)),
         "weights_of_rank_0": len(weights) == 1,
-        "holds": parity.holds and len(weights) == 1,
+        "holds": parity.holds if len(weights) == 1 else False,
     }
 
 
@@ -115,8 +113,10 @@ _TOLD = (
 )
 
 
-def _result(facts: dict[str, Any]) -> str:
-    """The worst step in words, and what is not the same twice."""
+def _finding(facts: dict[str, Any]) -> Finding:
+    """Say the worst step in words, and what is not the same twice."""
+    from bench.instrument.parity import not_proven
+
     worst = max(facts["steps"], key=lambda step: step["relative_difference"])
     difference = f"max|difference| / max|gradient| {worst['relative_difference']:.1e}"
     if worst["tensor"]:
@@ -131,4 +131,7 @@ def _result(facts: dict[str, Any]) -> str:
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             line += f"; {noise} not deterministic: {names[0]}{more}"
-    return line
+    if facts["holds"] is None:
+        cure = "compare with another model"
+        return Finding(facts["cell"], "warning", not_proven(facts["steps"]), cure)
+    return Finding(facts["cell"], "ok" if facts["holds"] else "failure", line)
