@@ -63,10 +63,6 @@ def _require_trainings(config: RunConfig) -> None:
     if config.epochs is not None and "target" not in names("bench/train"):
         lacks = "trainings need bench/train/extras, which this copy lacks"
         raise UsageError(f"epochs={config.epochs}: {lacks}; leave it out")
-    if config.checkpoint:
-        from bench.train.extras import checkpoint
-
-        checkpoint.path_of(config)  # a log is not asked for before a run is started
 
 
 def _say_scores(config: RunConfig, scores: int, classes: int) -> None:

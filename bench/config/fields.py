@@ -199,11 +199,6 @@ class Fields(Options):
         _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1
     )
     trainings: int = _count(_METHOD, 1, "how many of them, each from a seed of its own")
-    checkpoint: bool = _field(
-        _BOOK,
-        False,
-        "keep a training after each epoch beside the log, and go on from what is there",
-    )
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
     lead_in_steps: int = _count(

@@ -181,7 +181,7 @@ def _knobs(c: Derived) -> Iterator[str]:
 
 
 # these need all ranks' gradients, or one state of the optimiser
-_NOT_ASYNC = ("clip_norm", "unused_parameters", "checkpoint", "emulate")
+_NOT_ASYNC = ("clip_norm", "unused_parameters", "emulate")
 
 
 def _asynchronous(c: Derived) -> Iterator[str]:
@@ -197,7 +197,7 @@ _NOT_TRAINED = ("loader_only", "emulate", "exchange", "preprocessing", "inject_m
 
 def _trainings(c: Derived) -> Iterator[str]:
     if c.epochs is None:
-        for name in ("target", "trainings", "checkpoint"):
+        for name in ("target", "trainings"):
             if (value := getattr(c, name)) != Derived.model_fields[name].default:
                 yield f"{name}={value} is of trainings; use --epochs as well, or leave it out"
         return

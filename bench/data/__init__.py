@@ -101,17 +101,15 @@ def batches(
     rank: int,
     images: Images,
     on_batch: Callable[[], object] = lambda: None,
-    first: int = 0,
 ) -> Iterator[Batch]:
-    """This rank's batches from step `first` on, endless: the union over ranks is the step's global
-    batch.
+    """Make this rank's batches, endless: the union over ranks is the step's global batch.
 
     With preprocessing=outside, the batches of the run's steps, all made before this returns;
     `on_batch` is called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
-        batch_sampler=islice(rank_indices(config, rank, images.samples), first, None),
+        batch_sampler=rank_indices(config, rank, images.samples),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         num_workers=config.num_workers,
         multiprocessing_context=loading.Context() if config.num_workers else None,

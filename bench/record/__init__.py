@@ -47,8 +47,7 @@ Events in order; every number as measured, seconds unrounded (types: events.py a
   epoch   training, index, steps; seconds: the slowest rank's, without the judging; loss: mean of
           the steps, over ranks; correct of held_out: samples that were never trained on;
           parameters_equal: on all ranks (only with epochs; after the windows, and each training
-          from new weights; with checkpoint also what an earlier process measured, marked
-          earlier)
+          from new weights)
   error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
   exit    code, timed_out, interrupted, limit_s, wall_s, said (lines that run and launcher printed,

@@ -103,7 +103,6 @@ class Epoch(TypedDict):
     held_out: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
     parameters_equal: bool
     own_correct: NotRequired[list[Count]]  # of each rank by its own parameters, if they differ
-    earlier: NotRequired[bool]  # another process trained it, whose checkpoint this one went on from
 
 
 class Error(TypedDict):

@@ -18,8 +18,8 @@ from bench.train.loss import mean_loss
 
 
 class Loop:
-    """A model in training for `steps` steps, by default those of the run's warm-up and windows; the
-    next one is `first`. With `classes` the first batch and its scores are looked at.
+    """A model in training for `steps` steps, by default those of the run's warm-up and windows.
+    With `classes` the first batch and its scores are looked at.
 
     `step` is one optimiser update, whose loss is in `losses` [steps].
     """
@@ -32,7 +32,6 @@ class Loop:
         data: Input,
         observer: Observer | None = None,
         steps: int | None = None,
-        first: int = 0,
         classes: int | None = None,
     ) -> None:
         self._config, self._network, self._input = config, network, data
@@ -55,7 +54,7 @@ class Loop:
         self._autocast = precision.autocast(config)
         trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self._trained, self._names = [*trained.values()], [*trained]
-        self._steps = first  # taken so far
+        self._steps = 0  # taken so far
         self.scores = 0  # of an image, once the first batch was looked at
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(

@@ -49,7 +49,6 @@ def test_servers_are_started_beside_the_ranks_that_train() -> None:
         ({"backend": "ddp", "servers": 2}, "servers has no effect with backend=ddp"),
         ({"backend": "ddp", "mode": "async"}, "mode has no effect with backend=ddp"),
         ({"mode": "async", "clip_norm": 1.0}, "clip_norm=1.0 has no place with mode=async"),
-        ({"mode": "async", "checkpoint": True, "epochs": 1}, "checkpoint=True has no place"),
         ({"compression": "fp16"}, "its keys travel as float32"),
         ({"servers": 0}, "servers=0"),
     ],

@@ -35,7 +35,6 @@ NEEDS: dict[str, dict[str, Any]] = {
     "epochs": {"run": {"dataset": "digits"}},
     "target": TRAINED,
     "trainings": TRAINED,
-    "checkpoint": TRAINED,
     "servers": {"cells": ("single", "ps/mpi")},
     "mode": {"cells": ("single", "ps/mpi")},
     "fusion_mib": {"cells": ("horovod/mpi",), "settings": "tuned"},

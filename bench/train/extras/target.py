@@ -20,8 +20,6 @@ from bench.record import RunLog
 from bench.train import precision
 from bench.train.checks import digest
 from bench.train.device import Device
-from bench.train.extras import checkpoint
-from bench.train.extras.checkpoint import Checkpoint
 from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.timing import time_steps
@@ -54,31 +52,21 @@ def train(course: Course, log: RunLog, pulse: Pulse) -> bool:
     """All trainings, one event an epoch; needs every rank's call.
 
     The clock runs while an epoch's steps do, and not while it is judged. True if all ranks had the
-    same parameters after every epoch. With checkpoint, the epochs that an earlier process
-    left are not trained again, and stand in the log as it timed them.
+    same parameters after every epoch.
     """
-    config, rank = course.config, course.launch.rank
-    saved = checkpoint.read(config, course.backend, rank) if config.checkpoint else None
-    events = [] if saved is None else [{**event, "earlier": True} for event in saved.epochs]
-    for event in events:
-        log.write("epoch", **event)
-    first_training = 0 if saved is None else saved.training
-    for index in range(first_training, config.trainings):
+    config = course.config
+    equal = []
+    for index in range(config.trainings):
         pulse.enter(f"training {index + 1} of {config.trainings}")
-        _Training(course, index, events, log, pulse).run(saved)
-        saved = None
-    if config.checkpoint and rank == 0:
-        checkpoint.path_of(config).unlink(missing_ok=True)
-    return all(event["parameters_equal"] for event in events)
+        equal += _Training(course, index, log, pulse).run()
+    return all(equal)
 
 
 class _Training:
-    """One training from new weights; `events` holds the events of all epochs so far."""
+    """One training from new weights."""
 
-    def __init__(
-        self, course: Course, index: int, events: list[dict[str, Any]], log: RunLog, pulse: Pulse
-    ) -> None:
-        self._course, self._index, self._events = course, index, events
+    def __init__(self, course: Course, index: int, log: RunLog, pulse: Pulse) -> None:
+        self._course, self._index = course, index
         self._log, self._pulse = log, pulse
         seed = training_seed(course.config.seed, index)
         self._config = course.config.model_copy(update={"seed": seed})
@@ -86,34 +74,33 @@ class _Training:
         models.prepare(network, self._config, course.trained)
         self._network = network.to(course.place.torch_device)
 
-    def run(self, saved: Checkpoint | None) -> None:
-        """To its target, or to its last epoch; after the last one of `saved`."""
+    def run(self) -> list[bool]:
+        """Train to the target, or to the last epoch; after which all ranks had one model?"""
         course, config, steps = self._course, self._config, self._course.steps_per_epoch
-        first_epoch = 0 if saved is None else 1 + int(saved.epochs[-1]["index"])
-        first, rank, device = first_epoch * steps, course.launch.rank, course.place.torch_device
-        batches = data.batches(config, rank, course.trained, first=first)
+        rank, device = course.launch.rank, course.place.torch_device
+        batches = data.batches(config, rank, course.trained)
         # data-loading processes load torch before they give the first batch: not on this clock
         samples = Input(config, chain([next(batches)], batches), device)
         assert config.epochs is not None
         all_steps = config.epochs * steps
-        loop = Loop(config, course.backend, self._network, samples, steps=all_steps, first=first)
-        if saved is not None:
-            checkpoint.restore(saved, loop, self._network, rank)
+        loop = Loop(config, course.backend, self._network, samples, steps=all_steps)
         self._pulse.enter(
             f"training {self._index + 1} of {config.trainings}",
             lambda: (len(samples.wait_seconds), loop.steps),
         )
         watch = course.place.stopwatch()
-        reached = saved is not None and config.reaches(*_counts(saved.epochs[-1]))
-        for epoch in range(first_epoch, 0 if reached else config.epochs):
+        equal = []
+        for epoch in range(config.epochs):
             course.backend.barrier()
             seconds = time_steps(loop.step, steps, watch).seconds
-            correct, held_out = self._judge(epoch, loop, seconds)
-            if config.reaches(correct, held_out):
+            event = self._judge(epoch, loop, seconds)
+            equal.append(bool(event["parameters_equal"]))
+            if config.reaches(event["correct"], event["held_out"]):
                 break
+        return equal
 
-    def _judge(self, epoch: int, loop: Loop, seconds: float) -> tuple[int, int]:
-        """Outside the clock: judge the epoch, log it, save it; returns correct and held-out."""
+    def _judge(self, epoch: int, loop: Loop, seconds: float) -> dict[str, Any]:
+        """Judge the epoch outside the clock, log it, and return its event."""
         course, backend, steps = self._course, self._course.backend, self._course.steps_per_epoch
         losses = loop.losses[epoch * steps : (epoch + 1) * steps]
         by_rank = None if self._config.averages else backend.gather(self._right_alone())
@@ -132,23 +119,15 @@ class _Training:
             "parameters_equal": len(set(backend.gather(digest(self._network)))) == 1,
             **({} if by_rank is None else {"own_correct": by_rank}),
         }
-        self._events.append(event)
-        if self._config.checkpoint:
-            rank = course.launch.rank
-            checkpoint.save(course.config, loop, self._network, backend, self._events, rank)
         self._log.write("epoch", **event)
         self._pulse.epoch(self._index, epoch, correct / event["held_out"])
-        return _counts(event)
+        return event
 
     def _right_alone(self) -> int:
         """Held-out samples that this rank's own parameters have right."""
         course = self._course
         assert course.judged.samples is not None
         return _count(course, self._network, range(course.judged.samples), self._pulse.tick)
-
-
-def _counts(event: dict[str, Any]) -> tuple[int, int]:
-    return int(event["correct"]), int(event["held_out"])
 
 
 def count_correct(
