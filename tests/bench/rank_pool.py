@@ -20,9 +20,18 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+_MPI = "mpi"  # a file beside the outputs once a rank has loaded it
 _ENDS_S = 20  # a launch that lost a rank has so long to end by itself
+
+
+class Case(NamedTuple):
+    """What one rank is to run: `python -m WORDS...` in a folder."""
+
+    words: Sequence[str]
+    env: Mapping[str, str]
+    place: str
 
 
 class Pool:
@@ -30,7 +39,8 @@ class Pool:
 
     def __init__(self, launch: Sequence[str], ranks: int, env: Mapping[str, str]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ranks-"))
-        self._env = env
+        # another mpirun that ends may clear away what it finds of this one in a folder of both
+        self._env = {**env, "TMPDIR": str(self._folder)}
         where = self._folder / "socket"
         with socket.socket(socket.AF_UNIX) as server, (self._folder / "launcher").open("w") as out:
             server.bind(str(where))
@@ -38,33 +48,38 @@ class Pool:
             server.settimeout(120)
             command = [*launch, "-m", __name__, str(where)]
             streams: Any = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
-            self._launcher = subprocess.Popen(command, env=env, start_new_session=True, **streams)
-            self._ranks = [server.accept()[0] for _ in range(ranks)]
+            self._launcher = subprocess.Popen(
+                command, env=self._env, start_new_session=True, **streams
+            )
+            came = [server.accept()[0] for _ in range(ranks)]
+            self._ranks = sorted(came, key=lambda rank: int(rank.recv(16)))
 
     @property
     def alive(self) -> bool:
         """Whether the launch can take another case."""
         return self._launcher.poll() is None
 
-    def run(
-        self, words: Sequence[str], env: Mapping[str, str], timeout_s: float
-    ) -> subprocess.CompletedProcess[str]:
-        """Run `python -m WORDS...` on every rank; the first exit status that is not 0."""
+    def run(self, cases: Sequence[Case], timeout_s: float) -> subprocess.CompletedProcess[str]:
+        """Run a case on each rank; the first exit status that is not 0."""
         outputs = [self._folder / name for name in ("stdout", "stderr")]
         for output in outputs:
             output.write_text("")
-        case = {"words": words, "env": env, "launch": self._env, "outputs": [*map(str, outputs)]}
-        for rank in self._ranks:
-            rank.sendall(json.dumps(case).encode() + b"\n")
+        (self._folder / _MPI).unlink(missing_ok=True)
+        shared = {"launch": self._env, "outputs": [*map(str, outputs)]}
+        for rank, case in zip(self._ranks, cases, strict=True):
+            rank.sendall(json.dumps({**case._asdict(), **shared}).encode() + b"\n")
             rank.settimeout(timeout_s)
         try:
             codes = [int(rank.recv(16) or self._lost()) for rank in self._ranks]
         except (TimeoutError, ConnectionError) as error:
-            self.close()
             told = "".join(output.read_text(errors="replace") for output in outputs)
-            raise AssertionError(f"{words} did not end within {timeout_s} s: {told}") from error
+            self.close()
+            raise AssertionError(f"{cases} did not end within {timeout_s} s: {told}") from error
         stdout, stderr = (output.read_text(errors="replace") for output in outputs)
-        return subprocess.CompletedProcess([*words], next(filter(None, codes), 0), stdout, stderr)
+        code = next(filter(None, codes), 0)
+        if code and (self._folder / _MPI).exists():
+            self.close()  # ranks that left MPI without a farewell cannot start it again
+        return subprocess.CompletedProcess(cases[0].words, code, stdout, stderr)
 
     def _lost(self) -> int:
         """The launch's own exit status, after a rank has hung up."""
@@ -102,7 +117,16 @@ def _become(case: dict[str, Any]) -> None:
     os.environ.update(case["env"] | own)
     for stream, path in zip((1, 2), case["outputs"], strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), stream)
+    mark = Path(case["outputs"][0]).with_name(_MPI)
+
+    def note(event: str, values: tuple[Any, ...]) -> None:
+        if event == "import" and values[0] == "mpi4py.MPI":
+            mark.touch()
+
+    sys.addaudithook(note)
     random.seed()
+    os.chdir(case["place"])
+    sys.path[0] = case["place"]
     paths = case["env"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [path for path in paths if path]
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
@@ -115,6 +139,7 @@ def _serve(where: str) -> None:
     """Run case after case, each in a fork, until the other end hangs up."""
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(where)
+        server.sendall(os.environ.get("OMPI_COMM_WORLD_RANK", "0").encode())
         with server.makefile() as lines:
             while line := lines.readline():
                 if (fork := os.fork()) == 0:

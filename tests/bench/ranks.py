@@ -93,9 +93,16 @@ def together(
     ranks: int, *words: str, extra: Mapping[str, str] | None = None, timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """`python -m words...` under mpirun, or alone, in ranks that are launched once for many."""
+    return each([rank_pool.Case(words, environment(extra), str(ROOT))] * ranks, timeout_s)
+
+
+def each(
+    cases: Sequence[rank_pool.Case], timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """The same with a case of its own for each rank."""
+    ranks = len(cases)
     launch = [sys.executable] if ranks == 1 else mpirun(ranks)
-    found = rank_pool.pool(launch, ranks, environment())
-    return found.run(words, environment(extra), timeout_s)
+    return rank_pool.pool(launch, ranks, environment()).run(cases, timeout_s)
 
 
 def bench(

@@ -18,7 +18,7 @@ import pytest
 
 from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, TurnTable
 from bench.record import Run, read_run
-from tests.bench.ranks import ROOT, environment, mpirun, thorough
+from tests.bench.ranks import ROOT, environment, mpirun
 
 pytestmark = pytest.mark.ranks
 
@@ -26,16 +26,15 @@ WINDOWS = 4
 TINY = ["-m", "bench", "--model", "tests.bench.tiny:plain", "--dataset", "digits"]
 TINY += ["--image-size", "32", "--batch-per-rank", "16", "--warmup-steps", "40"]
 TINY += ["--windows", str(WINDOWS), "--steps-per-window", "60", "--world-size", "2"]
-TINY += ["--lead-in-steps", "2"]
+TINY += ["--lead-in-steps", "2", "--num-workers", "2"]
 LIMIT_S = 300.0  # of a launch on a machine that does much else
 LOOK_S = 0.005
 FEW = 10  # looks at a turn that tell nothing of it
-TWO, THREE = "two, with loading processes", "three, one with a server"
-LAUNCHES = {TWO: ["ddp/mpi", "horovod/mpi"], THREE: ["ddp/gloo", "ps/mpi", "horovod/gloo"]}
+CELLS = ["ddp/mpi", "horovod/mpi"]
 
 
 class Process(NamedTuple):
-    """One of a world's; `kind`: rank, server or loading."""
+    """One of a world's; `kind`: rank or loading."""
 
     world: int
     kind: str
@@ -88,7 +87,7 @@ def loading(ranks: list[Process]) -> Iterator[Process]:
 
 def of_the_launch(table: TurnTable) -> list[Process]:
     found = chain.from_iterable(map(table.processes, range(table.worlds)))
-    known = [Process(p.world, "server" if p.serves else "rank", p.pid) for p in found]
+    known = [Process(p.world, "rank", p.pid) for p in found]
     return [*known, *loading(known)]
 
 
@@ -113,10 +112,8 @@ def look(table: TurnTable, logs: list[Path], processes: list[Process]) -> Look |
 
 def watch(cells: list[str], folder: Path) -> Watched:
     """Start the worlds as the driver does, and look at them until all windows are done."""
-    servers = ["ps" in cell for cell in cells]
-    table = TurnTable(Place(uuid.uuid4().hex, 0, tuple(2 + more for more in servers)))
+    table = TurnTable(Place(uuid.uuid4().hex, 0, (2,) * len(cells)))
     logs = [folder / f"{turn}.jsonl" for turn in range(len(cells))]
-    workers = ["--num-workers", "2"] if not any(servers) else []
     processes: list[Process] = []
     worlds, looks = [], []
     deadline = time.monotonic() + LIMIT_S
@@ -124,7 +121,7 @@ def watch(cells: list[str], folder: Path) -> Watched:
         for turn, (cell, log) in enumerate(zip(cells, logs, strict=True)):
             backend, transport = cell.split("/")
             words = ["--backend", backend, "--transport", transport, "--log-path", str(log)]
-            command = mpirun(table.place.sizes[turn], *TINY, *workers, *words)
+            command = mpirun(2, *TINY, *words)
             env = environment({VARIABLE: replace(table.place, turn=turn).words})
             with log.with_suffix(".out").open("wb") as out:
                 worlds.append(subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=out))
@@ -148,9 +145,9 @@ def watch(cells: list[str], folder: Path) -> Watched:
     return Watched(len(cells), processes, looks, list(map(read_run, logs)))
 
 
-@pytest.fixture(scope="module", params=[TWO, thorough(THREE)])
-def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    return watch(LAUNCHES[request.param], tmp_path_factory.mktemp("launch"))
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return watch(CELLS, tmp_path_factory.mktemp("launch"))
 
 
 def test_windows_alternate(watched: Watched) -> None:
@@ -179,11 +176,9 @@ def test_the_warm_up_takes_two_turns_and_each_window_one(watched: Watched) -> No
 
 
 def test_who_has_no_turn_is_stopped_and_takes_no_time(watched: Watched) -> None:
-    """Ranks, servers and loading processes, in the second half of each turn."""
+    """Ranks and loading processes, in the second half of each turn."""
     kinds = {(p.world, p.kind) for p in watched.processes}
-    of_all = set(product(range(watched.worlds), ["rank"]))
-    servers, loading = {(1, "server")}, {(0, "loading"), (1, "loading")}
-    assert kinds == of_all | (servers if watched.worlds == 3 else loading)
+    assert kinds == set(product(range(watched.worlds), ["rank", "loading"]))
     for turn in watched.turns():
         later = turn[len(turn) // 2 :]  # a busy machine takes a while to stop all threads
         holder = turn[0].holder

@@ -27,13 +27,9 @@ GLOO = {  # this environment's mpirun: test_run.py
 @pytest.mark.parametrize(
     ("launcher", "backend"),
     [
-        ranks.thorough("mpirun of Open MPI 4", "ddp"),
         ("mpirun of Open MPI 4", "horovod"),
         ("hydra", "ddp"),
-        ranks.thorough("hydra", "horovod"),
-        ranks.thorough("horovodrun", "ddp"),
         ("horovodrun", "horovod"),
-        ranks.thorough("torchrun", "ddp"),
         ("torchrun", "horovod"),
     ],
 )

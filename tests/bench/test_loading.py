@@ -15,7 +15,7 @@ import pytest
 
 from bench.config import make_config
 from bench.data import batches, load_images
-from tests.bench.ranks import ROOT, environment, mpirun, thorough
+from tests.bench.ranks import ROOT, environment, mpirun
 from tests.bench.test_faults import left_behind, words
 
 _SHM = Path("/dev/shm")
@@ -94,15 +94,7 @@ def pids(mark: str, word: str) -> list[int]:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(
-    ("number", "delay_s"),
-    [
-        (signal.SIGKILL, 0.0),
-        thorough(signal.SIGKILL, 1.0),
-        (signal.SIGTERM, 1.0),
-        thorough(signal.SIGINT, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("number", "delay_s"), [(signal.SIGKILL, 0.0), (signal.SIGTERM, 1.0)])
 def test_a_run_that_is_ended_while_its_loading_processes_start(
     number: int, delay_s: float, tmp_path: Path
 ) -> None:

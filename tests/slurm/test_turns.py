@@ -193,7 +193,7 @@ FAULTS = {
     "rank of the waiting world raises": Fault(
         f"rank 1: dataset=.*{_RAISED}.*", planned="raise while loading", world=1, rank=1
     ),
-    "rank of the running world exits": Fault(_OWN, planned="os._exit(3)", rank=1),
+    "rank of the running world exits": Fault(_OWN, planned="os._exit(0)", rank=1),
     "rank of the waiting world exits": Fault(
         f"(rank 0: exit code 3|{_LAUNCHER_ABORTS})",
         planned="os._exit while loading",
