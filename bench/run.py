@@ -61,7 +61,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
 def _require_trainings(config: RunConfig) -> None:
     """Raise UsageError where trainings are asked for that this copy, or this run, cannot do."""
     if config.epochs is not None and "target" not in names("bench/train"):
-        lacks = "trainings need bench/train/extras, which this copy lacks"
+        lacks = "trainings need bench/train, which this copy lacks"
         raise UsageError(f"epochs={config.epochs}: {lacks}; leave it out")
 
 
@@ -83,7 +83,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
             _say_scores(rig.config, rig.loop.scores, rig.workload.images.classes)
         images, held_out = rig.workload.images, rig.workload.held_out
         if held_out is not None:
-            from bench.train.extras.target import Course, train
+            from bench.train.target import Course, train
 
             course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)
             checks = {"trainings_equal": train(course, log, pulse)}

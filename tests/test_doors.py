@@ -190,6 +190,6 @@ def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
     assert "'mlp' is no torchvision" in called(2, "bench", *TINY, "--model", "mlp")
     trainings = called(2, "bench", *TINY, "--model", "resnet18", "--epochs", "1")
     assert trainings.endswith(
-        "epochs=1: trainings need bench/train/extras, which this copy lacks; leave it out"
+        "epochs=1: trainings need bench/train, which this copy lacks; leave it out"
     )
     assert "or give package.module:FORMAT" in called(2, "plots", "import", "mxnet", "log.txt")

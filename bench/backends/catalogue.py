@@ -136,7 +136,7 @@ def _add(module: str) -> None:
 
 
 for _name in extras.names("bench/backends"):
-    _add(f"bench.backends.extras.{_name}")
+    _add(f"bench.backends.{_name}")
 for _name in extras.users(USERS):
     _add(_name)
 

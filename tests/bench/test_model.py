@@ -9,7 +9,7 @@ from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
 from bench.data import load_images
 from bench.models import build_model, prepare
-from bench.models.extras.resnet9 import ResNet9
+from bench.models.resnet9 import ResNet9
 from bench.train.checks import digest
 
 

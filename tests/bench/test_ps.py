@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench.backends.extras.ps.worker import spread
+from bench.backends.ps.worker import spread
 from bench.config import UsageError, make_config
 from bench.record import Run, proof, read_run
 from tests.bench.ranks import ROOT, bench, environment, mpirun

@@ -10,7 +10,7 @@ from functools import partial
 from torch import nn
 
 from bench.config import RunConfig
-from bench.models.extras.inception_bn import convolution, head
+from bench.models.inception_bn import convolution, head
 from bench.models.layers import Joined, scaled
 
 # channels: 1x1, 3x3; one number: 3x3 beside pooling, which halve the image

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.backends.extras.ps.server import (
+from bench.backends.ps.server import (
     CONTROL,
     Begin,
     CountPushes,

@@ -1,1 +1,0 @@
-"""Networks of the systems that measured data parallelism before; each file names its source."""

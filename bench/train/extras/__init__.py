@@ -1,1 +1,0 @@
-"""What a run may do after its windows."""
