@@ -8,9 +8,8 @@ from typing import Any
 
 from bench import fom
 from bench.backends.protocol import Backend
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig
 from bench.config.rules import steep_rate
-from bench.extras import names
 from bench.instrument import layout, trace
 from bench.instrument.parity import not_proven
 from bench.launch import provenance, sources
@@ -29,6 +28,7 @@ from bench.train import flops, torch_settings
 from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.input import Input
 from bench.train.loop import Loop
+from bench.train.target import Course, train
 
 EndFacts = dict[str, Any]  # of the log's end
 
@@ -37,7 +37,6 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
-    _require_trainings(config)
     with assemble(config, launch, log, pulse, turns) as rig:
         facts = _end_facts(rig, log, _train(rig, log, pulse, turns))
         failed = [name for name, good in facts["checks"].items() if good is False]
@@ -58,13 +57,6 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     return pulse.passed
 
 
-def _require_trainings(config: RunConfig) -> None:
-    """Raise UsageError where trainings are asked for that this copy, or this run, cannot do."""
-    if config.epochs is not None and "target" not in names("bench/train"):
-        lacks = "trainings need bench/train, which this copy lacks"
-        raise UsageError(f"epochs={config.epochs}: {lacks}; leave it out")
-
-
 def _say_scores(config: RunConfig, scores: int, classes: int) -> None:
     """Say that a model has more scores than there are classes, as a head left as it was has."""
     if scores > classes:
@@ -83,8 +75,6 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
             _say_scores(rig.config, rig.loop.scores, rig.workload.images.classes)
         images, held_out = rig.workload.images, rig.workload.held_out
         if held_out is not None:
-            from bench.train.target import Course, train
-
             course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)
             checks = {"trainings_equal": train(course, log, pulse)}
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -164,32 +163,3 @@ def test_a_backend_that_does_not_load_is_one_line(
         assert line.startswith(f"error: hvd_ddp_backend_{name} does not load (")
         assert fault in line
         assert line.endswith("; mend it, or take it off Python's path")
-
-
-TINY = ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "2"]
-TINY += ["--warmup-steps", "3", "--windows", "1", "--steps-per-window", "1"]
-
-
-def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
-    """A run, a report and a plan; what is not there is the user's mistake, in one line."""
-    for room in ("bench", "slurm", "plots"):
-        left_out = shutil.ignore_patterns("extras", "__pycache__")
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=left_out)
-
-    def called(code: int, *words: str) -> str:
-        done = python(tmp_path, "-m", *words, cwd=tmp_path)
-        assert done.returncode == code, done.stderr
-        return done.stderr.splitlines()[-1] if code else done.stdout
-
-    assert "Total img/sec" in called(0, "bench", *TINY, "--model", "resnet18")
-    study = [str(ROOT / "results" / "local"), "--out", str(tmp_path)]
-    assert "DDP is " in called(0, "plots", "report", *study)
-    assert "ddp-mpi-w2" in called(0, "slurm", "status", "local")
-    rows = "is none of single, ddp, horovod, handwritten; "
-    assert rows in called(2, "bench", *TINY, "--backend", "ps")
-    assert "'mlp' is no torchvision" in called(2, "bench", *TINY, "--model", "mlp")
-    trainings = called(2, "bench", *TINY, "--model", "resnet18", "--epochs", "1")
-    assert trainings.endswith(
-        "epochs=1: trainings need bench/train, which this copy lacks; leave it out"
-    )
-    assert "or give package.module:FORMAT" in called(2, "plots", "import", "mxnet", "log.txt")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bench import extras
 from bench.backends.facts import BackendFacts, Look
 
 USERS = "hvd_ddp_backend_"  # begins the name of a user's module with a backend
@@ -114,13 +114,31 @@ _ROWS = (
         packages=("mpi4py",),
         looks={"mpi": Look(colour="#117733", marker="*", marker_size=9.0, line_width=1.5)},
     ),
+    BackendFacts(
+        name="ps",
+        label="Parameter server",
+        short_label="parameter server",
+        implementation="bench.backends.ps.worker:ParameterServer",
+        server="bench.backends.ps.server:serve",
+        transports=("mpi",),
+        knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib", "servers", "mode")),
+        cuts_freely=True,
+        refused={
+            ("sync_batchnorm", True): "it exchanges gradients alone; leave it out",
+            ("compression", "fp16"): "its keys travel as float32; leave it out",
+            ("compression", "bf16"): "its keys travel as float32; leave it out",
+            ("observe", "framework"): "it has no instruments of its own; use --observe breakdown",
+        },
+        packages=("mpi4py",),
+        looks={"mpi": Look(colour="#882255", marker="P", marker_size=7.5, line_width=1.5)},
+    ),
 )
 CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
 
 
 def _add(module: str) -> None:
-    """The row of a module beside the core; ends the command where there is none."""
-    name = module.rpartition(".")[2].removeprefix(USERS)
+    """Add the row of a user's module; end the command where it does not load."""
+    name = module.removeprefix(USERS)
     try:
         row = importlib.import_module(module).FACTS
         if not isinstance(row, BackendFacts) or row.name != name:
@@ -131,13 +149,14 @@ def _add(module: str) -> None:
             if not place.startswith((f"{module}.", f"{module}:")):  # no log would have its files
                 raise ValueError(f"{place} is outside of it; make it a package with that inside")
     except Exception as error:
-        extras.give_up(module, error)
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        cure = "mend it, or take it off Python's path"
+        print(f"error: {module} does not load ({line}); {cure}", file=sys.stderr)
+        sys.exit(2)
     CATALOGUE[name] = row
 
 
-for _name in extras.names("bench/backends"):
-    _add(f"bench.backends.{_name}")
-for _name in extras.users(USERS):
+for _name in sorted({m.name for m in pkgutil.iter_modules() if m.name.startswith(USERS)}):
     _add(_name)
 
 # Libraries bundled with a framework: two compared runs differ in them by design, and the version of

@@ -1,4 +1,4 @@
-"""What is trained: a network of torchvision or of `extras` by name, or the user's own factory."""
+"""What is trained: a network of torchvision or of this room by name, or the user's own factory."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from bench.launch.world import Launch
 from bench.record import Run, proof, read_run
 from bench.record.events import Damaged, parse
 from bench.train.device import Cpu
-from bench.train.target import Course, count_correct, training_seed
 from bench.train.loss import mean_loss
+from bench.train.target import Course, count_correct, training_seed
 from tests.bench.ranks import bench
 
 MLP = ("--model", "mlp", "--dataset", "digits", "--image-size", "8", "--base-lr", "0.8")

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession, broadcast
+from bench.backends.protocol import Session
 from bench.backends.ps.server import (
     CONTROL,
     Begin,
@@ -23,8 +25,6 @@ from bench.backends.ps.server import (
     split,
     tag_of,
 )
-from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession, broadcast
-from bench.backends.protocol import Session
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 
