@@ -42,7 +42,8 @@ def write_start(
     rank_facts = provenance.describe_rank(launch, torch.get_num_threads(), config.sysfs)
     rank_facts |= place.describe()
     rank_facts |= {**backend.files, **disturbance(turns), **(meters.record() if meters else {})}
-    alike = flat({**shared, "workload": workload})
+    model = {"gpu": rank_facts["gpu"]} if "gpu" in rank_facts else {}
+    alike = flat({**shared, **model, "workload": workload})
     ranks = _compare(config, launch, backend, alike, rank_facts, packages)
     _require_places(launch, ranks)
     device.require_own_gpus(ranks)

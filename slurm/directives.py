@@ -122,7 +122,9 @@ def _access(request: Request) -> dict[str, object]:
 
 def _gpus(site: Site) -> dict[str, object]:
     gpus = site.node.gpus
-    values = {"gpus-per-node": gpus, "gres": f"gpu:{gpus}", "gpus-per-task": 1}
+    kind = f"{site.gpu.type}:" if site.gpu.type else ""
+    values = {"gpus-per-node": f"{kind}{gpus}", "gres": f"gpu:{kind}{gpus}"}
+    values["gpus-per-task"] = f"{kind}1"
     option = site.gpu.request
     return {option: values[option]} if gpus and option != "none" else {}
 

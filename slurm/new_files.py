@@ -16,8 +16,8 @@ class NewSite(Command):
     def run(self) -> None:
         from slurm.new_site import write_skeleton
 
-        path, source = write_skeleton(self.name)
-        print(f"{path} written: {source}")
+        path, (source, *notes) = write_skeleton(self.name)
+        print(f"{path} written: {source}", *(f"note: {note}" for note in notes), sep="\n")
         start = f"{command('slurm', python())} submit smoke --site {path} --dry-run"
         print(f"correct it, then: {start}")
 

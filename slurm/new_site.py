@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slurm.explained import explained, new_file, write_new
 from slurm.site import Site
 from slurm.slurm_commands import ask_cluster
 
-# partition, nodes, sockets, cores, threads, time limit, generic resources
-_COLUMNS = "%P|%D|%X|%Y|%Z|%l|%G"
+# partition, nodes, sockets, cores, threads, time limit, generic resources, features
+_COLUMNS = "%P|%D|%X|%Y|%Z|%l|%G|%f"
 # how the names begin that Slurm gives GPUs, as in gpu:mi250:8
 _VENDORS = {
     "rocm": r"amd|mi\d|gfx|instinct|radeon|vega",
@@ -38,51 +39,124 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 
 
-def write_skeleton(name: str) -> tuple[Path, str]:
-    """Write NAME.toml in this folder; it, and where its values are from.
+class NodeKind(NamedTuple):
+    """Nodes of one kind in a partition, a row of sinfo; counts are those of the smallest node."""
+
+    partition: str
+    is_default: bool
+    nodes: int
+    sockets: int
+    cores: int  # of a socket
+    threads: int  # of a core
+    limit: str
+    gres: str
+    features: frozenset[str]
+    is_mixed: bool  # Slurm merged nodes that differ into this row
+
+    def __str__(self) -> str:
+        """Say how many nodes of what: '24 of 40 cores and gpu:v100:4'."""
+        more = "or more " if self.is_mixed else ""
+        gpus = f" and {self.gres.partition('(')[0]}" if _gpus(self.gres) else ""
+        return f"{self.nodes} of {self.sockets * self.cores} {more}cores{gpus}"
+
+
+def write_skeleton(name: str) -> tuple[Path, list[str]]:
+    """Write NAME.toml in this folder; return it, and lines that say where its values are from.
 
     Raises UsageError if it is there, or the name will not do.
     """
     path = new_file(name)
-    sinfo = ask_cluster(["sinfo", "--noheader", f"--format={_COLUMNS}"])
+    sinfo = ask_cluster(["sinfo", "--exact", "--noheader", f"--format={_COLUMNS}"])
     facts, guessed = read_cluster(sinfo or "", ask_cluster(["scontrol", "show", "config"]) or "")
     write_new(path, skeleton(name, facts, guessed))
-    return path, _source(facts)
-
-
-def _source(facts: Mapping[str, Any]) -> str:
-    if facts:
-        return f"filled in from sinfo and scontrol on {date.today()}"
-    return "sinfo did not answer, so its cores, nodes and transport are examples"
+    if "node.cores" in facts:
+        source = f"filled in from sinfo and scontrol on {date.today()}"
+    else:
+        silent = "sinfo did not answer" if not sinfo else "no row of sinfo was understood"
+        source = f"{silent}, so its cores, nodes and transport are examples"
+    return path, [source, *facts.get("notes", ())]
 
 
 def read_cluster(sinfo: str, config: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Values by dotted key: of the widest partition with GPUs, else of the default one; and for
-    those that Slurm does not say by itself, how they were chosen.
+    """Read values by dotted key: of the widest partition with GPUs, else of the default one, and
+    there of the commonest kind of node. Also returns how those were chosen that Slurm does not say.
+
+    `notes` name what was left out: other kinds of node, other partitions, rows that do not parse.
     """
-    rows = [line.strip().split("|") for line in sinfo.splitlines()]
-    rows = [row for row in rows if len(row) == 7 and all(map(str.isdecimal, row[1:5]))]
-    if not rows:
-        return {}, {}
-    partition, nodes, sockets, cores, threads, limit, gres = max(
-        rows, key=lambda row: (_gpus(row[6]) > 0, row[0].endswith("*"), int(row[1]))
-    )
+    rows = {line: _kind(line) for line in sinfo.splitlines() if line.strip()}
+    kinds = [kind for kind in rows.values() if kind is not None]
+    doubts = [
+        f"a row of sinfo was not understood: {r[:80]!r}" for r, kind in rows.items() if not kind
+    ]
+    if not kinds:
+        return ({"notes": doubts} if doubts else {}), {}
+    nodes = Counter[str]()
+    for kind in kinds:
+        nodes[kind.partition] += kind.nodes
+    best = max(kinds, key=lambda k: (_gpus(k.gres) > 0, k.is_default, nodes[k.partition], k.nodes))
     facts: dict[str, Any] = {
-        "access.partition": partition.rstrip("*"),
-        "node.cores": int(sockets) * int(cores),
-        "node.threads_per_core": int(threads),
-        "limits.max_nodes": int(nodes),
+        "access.partition": best.partition,
+        "node.cores": best.sockets * best.cores,
+        "node.threads_per_core": best.threads,
+        "limits.max_nodes": best.nodes,
     }
-    of_ranks = _gpu_ranks(facts, gres) if _gpus(gres) else _cpu_ranks(facts, int(sockets))
-    facts |= of_ranks[0]
-    if (most := _minutes(limit)) is not None:
+    ranks = _gpu_ranks(facts, best.gres) if _gpus(best.gres) else _cpu_ranks(facts, best.sockets)
+    facts |= ranks[0]
+    facts |= _one_kind(best, [k for k in kinds if k.partition == best.partition and k != best])
+    facts["notes"] = [*facts["notes"], *_choices(best, kinds), *doubts]
+    if (most := _minutes(best.limit)) is not None:
         facts["limits.max_minutes"] = most
     settings = dict(re.findall(r"^(\w+)\s*=\s*(\S+)", config, re.MULTILINE))
     if "ClusterName" in settings:
         facts["title"] = f"the cluster {settings['ClusterName']}"
     if "SLURM_VERSION" in settings:
         facts["slurm_min_version"] = settings["SLURM_VERSION"]
-    return facts, of_ranks[1]
+    return facts, ranks[1]
+
+
+def _kind(line: str) -> NodeKind | None:
+    """Read a row of sinfo, whose '16+' says that nodes differ and have 16 or more; None if none."""
+    row = line.strip().split("|")
+    counts = [re.fullmatch(r"(\d+)(\+?)", word) for word in row[1:5]]
+    if len(row) not in (7, 8) or not all(counts):
+        return None
+    nodes, sockets, cores, threads = (int(match[1]) for match in counts if match)
+    features = frozenset(row[7].split(",")) if row[7:] else frozenset[str]()
+    merged = any(match[2] for match in counts if match)
+    return NodeKind(
+        partition=row[0].rstrip("*"),
+        is_default=row[0].endswith("*"),
+        nodes=nodes,
+        sockets=sockets,
+        cores=cores,
+        threads=threads,
+        limit=row[5],
+        gres=row[6],
+        features=features,
+        is_mixed=merged,
+    )
+
+
+def _one_kind(best: NodeKind, others: Sequence[NodeKind]) -> dict[str, str]:
+    """Make a job ask for the chosen kind of node where its partition has several."""
+    names = re.findall(r"\bgpu:([^:,()]+):\d", best.gres)
+    if others and len(names) == 1:
+        return {"gpu.type": names[0]}
+    alone = sorted(best.features - {"(null)"}.union(*(other.features for other in others)))
+    return {"access.constraint": alone[0]} if others and alone else {}
+
+
+def _choices(best: NodeKind, kinds: Sequence[NodeKind]) -> Iterator[str]:
+    """Say what was chosen among several kinds of node and several partitions."""
+    alike = [str(kind) for kind in kinds if kind.partition == best.partition]
+    if len(alike) > 1:
+        several = f"partition {best.partition} has several kinds of node: {'; '.join(alike)}"
+        yield f"{several}. This file is of {best}"
+    if best.is_mixed:
+        differ = f"nodes of {best.partition} differ, and the smallest are written"
+        yield f"{differ}; `sinfo --exact --partition={best.partition}` lists them"
+    if others := sorted({kind.partition for kind in kinds} - {best.partition}):
+        yield f"other partitions: {', '.join(others)}"
 
 
 def _gpu_ranks(node: Mapping[str, Any], gres: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -142,7 +216,7 @@ def skeleton(name: str, facts: Mapping[str, Any], guessed: Mapping[str, str]) ->
     """The text of a valid site file; what is not known is commented out with its default."""
     values = {"name": name, "scheduler": "slurm", "launch": "srun", "title": f"the cluster {name}"}
     guesses = {"node.cores": 64, "limits.max_nodes": 4, "transport": "gloo"}
-    head = f"# Site {name!r}: {_source(facts)}."
+    head = f"# Site {name!r}, written on {date.today()}."
     head += " Correct what is wrong, take out the '# ' of what you need."
     keys = explained(Site, {**values, **guesses, **facts}, {**EXAMPLES, **_how(guessed)})
     text = "\n".join([head, *keys]) + "\n"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +16,14 @@ from typing import IO
 from bench import called
 from bench.config import UsageError
 
+_TRIES = 3  # to find a job in the queue that has just come there
 _ANSWER_S = 60  # a busy controller takes its time
 # of an outer job, or the user's defaults for sbatch; SLURM_CONF says which Slurm to talk to
 _CHANGES_OURS = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
+
+
+class UnknownIdError(UsageError):
+    """A job that sbatch took without saying its id, and that squeue does not list yet."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,21 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     command = ["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)]
-    answer = _ask(command, pass_fds=(lock.fileno(),)).strip()
-    job_id = answer.partition(";")[0]  # a federation adds the cluster's name
-    if not job_id.isdecimal():
-        cure = f"see whether {script.name} is in `squeue`"
-        raise UsageError(f"sbatch answered {answer!r}, which is no job id; {cure}")
-    return job_id
+    answer = _ask(command, pass_fds=(lock.fileno(),))
+    # a centre's wrapper may greet before it, and a federation adds the cluster's name behind it
+    ids = re.findall(r"^(?:Submitted batch job )?(\d+)(?:;.*| on cluster .*)?\s*$", answer, re.M)
+    return ids[-1] if ids else _id_in_queue(script, answer)
+
+
+def _id_in_queue(script: Path, answer: str) -> str:
+    """Find the id of a job that was submitted just now. Raises UnknownIdError."""
+    for _ in range(_TRIES):
+        if ids := [job.id for job in queue() or () if Path(job.command) == script]:
+            return ids[-1]
+        time.sleep(1)
+    last = (answer.strip().splitlines() or [""])[-1][:80]
+    cure = "see `squeue --me`; a submit later on finds the job there and leaves it alone"
+    raise UnknownIdError(f"{script.name} is submitted, id not known: sbatch said {last!r}; {cure}")
 
 
 def queue(clusters: str = "") -> list[Queued] | None:

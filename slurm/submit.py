@@ -16,7 +16,7 @@ from slurm.directives import REPORT, job_name
 from slurm.fit import Job, ids_with
 from slurm.session import Work, open_work
 from slurm.site import Site
-from slurm.slurm_commands import Queued
+from slurm.slurm_commands import Queued, UnknownIdError
 from slurm.states import REPORTED, JobState
 from slurm.waves import Standing, look
 
@@ -79,7 +79,7 @@ def _submit_each(
 ) -> Generator[str, None, UsageError | None]:
     """Submit what is not at work while fewer than `room` are, and add it to `after`."""
     at_work: set[str] = set()
-    refusal = None
+    refusal: UsageError | None = None
     for job in work.jobs:
         if names := _at_work(job, work, jobs):
             for name in names:
@@ -94,6 +94,10 @@ def _submit_each(
                 if refusal is None:
                     waits_for = after if work.site.policy.one_at_a_time else ()
                     after.append(_submit(work, lock, job, texts[job.id], waits_for))
+            except UnknownIdError as error:
+                refusal = error
+                yield f"{job.id}  submitted, id not known"
+                continue
             except UsageError as error:
                 refusal = error
             if refusal is None:

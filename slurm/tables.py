@@ -68,6 +68,7 @@ class NodeHardware(StrictTable):
 
 class Gpu(StrictTable):
     request: Ways = Field("gpus-per-node", description="option; 'none': nodes come with them")
+    type: Word = Field("", description="the kind to ask for, as in 'a100', where there are several")
     bind: Word = Field("", description="srun --gpu-bind; default: a rank sees all GPUs of its node")
 
 

@@ -17,6 +17,7 @@ _CURES = {
     "user_code": "bring the same files to every node",
     "workload": "give every rank the same data set and the same model",
     "state_dict": "give every rank the same model",
+    "gpu": "ask for one kind of GPU (gpu.type or access.constraint of a site)",
     "torch": "let no code of yours set it on some ranks alone",
 }
 _MOST_NAMED = 3  # of further fields

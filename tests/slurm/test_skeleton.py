@@ -24,7 +24,7 @@ def test_a_skeleton_is_valid_and_explains_every_key(
     monkeypatch.setenv("PATH", str(tmp_path))  # no Slurm here
     path, source = write_skeleton("mine")
     assert path == Path("mine.toml")
-    assert source == "sinfo did not answer, so its cores, nodes and transport are examples"
+    assert source == ["sinfo did not answer, so its cores, nodes and transport are examples"]
     assert read_site("mine.toml").name == "mine"
     text = path.read_text()
     for name, field in Site.model_fields.items():
@@ -55,7 +55,10 @@ def test_the_partition_with_gpus_fills_it_in() -> None:
     )
     assert (site.cpu.per_rank, site.limits.max_nodes, site.limits.max_minutes) == (26, 20, 5760)
     assert site.transport == "nccl"
-    assert site.notes == ("a rank for each of the 4 GPUs, with its share of the node's 104 CPUs",)
+    assert site.notes == (
+        "a rank for each of the 4 GPUs, with its share of the node's 104 CPUs",
+        "other partitions: debug, wide",
+    )
 
 
 def test_without_gpus_the_default_partition_fills_it_in() -> None:
@@ -64,7 +67,9 @@ def test_without_gpus_the_default_partition_fills_it_in() -> None:
     )
     assert (site.access.partition, site.node.gpus, site.transport) == ("debug", 0, "gloo")
     assert site.limits.max_minutes == 30
-    assert read_cluster("", "") == read_cluster("sinfo: error\n", "") == ({}, {})
+    assert read_cluster("", "") == ({}, {})
+    lost = {"notes": ["a row of sinfo was not understood: 'sinfo: error'"]}
+    assert read_cluster("sinfo: error\n", "") == (lost, {})
 
 
 def test_a_node_of_cpus_gets_a_rank_for_each_socket_and_a_thread_for_each_core() -> None:
@@ -104,3 +109,46 @@ def test_the_examples_in_a_skeleton_are_valid() -> None:
         node = "" if table == ["node"] else "\n[node]\ncores=1\n"
         text = f"{plain}{head}{name} = {value}\n{node}"
         assert Site(**tomllib.loads(text))
+
+
+SEVERAL_GPUS = """\
+cpu*|200|2|64|2|2-00:00:00|(null)|cpu
+gpu|24|2|20|1|2-00:00:00|gpu:v100:4(S:0-1)|gpu,v100
+gpu|16|2|32|2|2-00:00:00|gpu:a100:4(S:0-1)|gpu,a100
+"""
+SEVERAL_CPUS = """\
+cpu*|100|2|16|1|2-00:00:00|(null)|cpu,haswell
+cpu*|300|2|64|1|2-00:00:00|(null)|cpu,milan
+"""
+MERGED = """\
+compute*|412|2|16+|1+|2-00:00:00|(null)
+login-test|1|1|4|1|1:00:00|(null)
+"""
+
+
+def from_sinfo(text: str) -> Site:
+    return Site(**tomllib.loads(skeleton("mine", *read_cluster(text, ""))))
+
+
+def test_a_job_asks_for_one_of_several_kinds_of_node_and_the_file_says_which() -> None:
+    site = from_sinfo(SEVERAL_GPUS)
+    assert (site.gpu.type, site.access.constraint, site.limits.max_nodes) == ("v100", "", 24)
+    kinds = "24 of 40 cores and gpu:v100:4; 16 of 64 cores and gpu:a100:4"
+    assert any(kinds in note for note in site.notes)
+    site = from_sinfo(SEVERAL_CPUS)
+    assert (site.gpu.type, site.access.constraint, site.node.cores) == ("", "milan", 128)
+    assert any("100 of 32 cores; 300 of 128 cores" in note for note in site.notes)
+    assert from_sinfo(SINFO).gpu.type == ""  # one kind alone
+
+
+def test_nodes_that_slurm_merged_are_taken_at_their_smallest_and_that_is_said() -> None:
+    site = from_sinfo(MERGED)
+    assert (site.access.partition, site.node.cores, site.limits.max_nodes) == ("compute", 32, 412)
+    assert any("nodes of compute differ, and the smallest" in note for note in site.notes)
+    assert any("other partitions: login-test" in note for note in site.notes)
+
+
+def test_no_row_is_left_out_unseen() -> None:
+    site = from_sinfo(MERGED + "odd|many|2|16|1|infinite|(null)\n")
+    lost = "a row of sinfo was not understood: 'odd|many|2|16|1|infinite|(null)'"
+    assert lost in site.notes
