@@ -29,7 +29,7 @@ ls "$(RESULTS)/demo/report.md" || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheelhouse study study-all test check report overhead cluster test-cluster test-thorough slurm-demo clean
+.PHONY: help setup wheelhouse study study-all test check report overhead cluster test-cluster slurm-demo clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -66,11 +66,7 @@ cluster: setup ## start a Slurm of four nodes on this machine and a shell on it 
 	@$(RUN) python -m tests.cluster
 
 test-cluster: setup ## run the tests that need it, inside it (root)
-	$(RUN) python -m tests.cluster -- python -m pytest -m "cluster and not thorough" tests/cluster
-
-test-thorough: setup ## run what test and test-cluster leave out: longer ways and more combinations (root)
-	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile -m "thorough and not cluster"
-	$(RUN) python -m tests.cluster -- python -m pytest -m "thorough and cluster" tests/cluster
+	$(RUN) python -m tests.cluster -- python -m pytest -m cluster tests/cluster
 
 slurm-demo: setup ## start that Slurm, submit a study at 1, 2 and 4 nodes, wait, report (root; at most 15 min on 2 cores)
 	@$(RUN) python -m tests.cluster -- bash -c '$(slurm_demo)'

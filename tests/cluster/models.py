@@ -1,6 +1,4 @@
-"""Small models that go wrong, or wait, when a test of the cluster wants it: package.module:factory,
-as a user's own.
-"""
+"""A small model that waits when a test of the cluster wants it: package.module:factory."""
 
 from __future__ import annotations
 
@@ -13,8 +11,7 @@ from torch import nn
 
 from tests.bench.tiny import normalised
 
-HOLD = "CLUSTER_TEST_HOLD"  # names a file; while it is there, models that wait do
-_MIB = 2**20
+HOLD = "CLUSTER_TEST_HOLD"  # names a file; while it is there, it waits
 
 
 class _Waits(nn.Module):
@@ -30,27 +27,5 @@ class _Waits(nn.Module):
         return result
 
 
-class _Greedy(nn.Module):
-    """Rank 1 takes another 500 MiB in each forward pass and writes into it: the limit is passed
-    long before the last step.
-    """
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.inner = normalised(classes)
-        self.taken: list[bytearray] = []
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if os.environ["SLURM_PROCID"] == "1":
-            self.taken.append(bytearray(b"x") * (500 * _MIB))
-            time.sleep(0.5)
-        result: torch.Tensor = self.inner(images)
-        return result
-
-
 def waits(classes: int) -> nn.Module:
     return _Waits(classes)
-
-
-def greedy(classes: int) -> nn.Module:
-    return _Greedy(classes)

@@ -8,13 +8,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from bench.record import Run, append_event, read_run
-from tests.bench.ranks import thorough
 from tests.cluster.namespace import ROOT
 
 TINY = ("--model", "tests.bench.tiny:normalised", "--dataset", "synthetic", "--batch-per-rank", "8")
@@ -22,8 +21,6 @@ SHORT = (*TINY, "--warmup-steps", "3", "--windows", "2", "--steps-per-window", "
 ENDLESS = (*TINY, "--windows", "100000")
 PLUG_IN = {"gloo": "none", "mpi": "pmix"}  # what srun must be told for each transport
 CELLS = [(backend, transport) for backend in ("ddp", "horovod") for transport in ("gloo", "mpi")]
-# where two of them, which hold both backends and both transports, try what all do
-EACH_CELL = [cell if len({*cell} & {"ddp", "gloo"}) == 1 else thorough(*cell) for cell in CELLS]
 LOST = "n2"  # the node that tests switch off
 _GRACE_S = 20.0  # from TERM to KILL Slurm waits five
 _started: list[subprocess.Popen[str]] = []
@@ -67,27 +64,23 @@ class Step:
         self.output = ""
         _started.append(self._process)
 
-    def reach_windows(self) -> Run:
+    def reach_windows(self, limit_s: float = 300) -> Run:
         """The log as far as it goes, once the run is inside its windows."""
-        reach_windows(
-            self.log,
-            lambda: self._process.poll() is None,
-            lambda: self._process.communicate(timeout=_GRACE_S)[0],
-        )
+        deadline = time.monotonic() + limit_s
+        while not (self.log.exists() and '"window", "index": 1' in self.log.read_text()):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"no windows: {self._process.communicate(timeout=_GRACE_S)[0]}")
+            time.sleep(0.1)
         return read_run(self.log)
 
-    def interrupt(self) -> None:
-        """What `timeout`, or a job script that is told to stop, does."""
-        self._process.terminate()
-
-    def end(self, limit_s: float = 150, interrupted: bool = False) -> Run:
+    def end(self, limit_s: float = 150) -> Run:
         """Wait to the end or to the limit, note how it ended, and read the log."""
         timed_out = False
         try:
             self.output = self._process.communicate(timeout=limit_s)[0]
         except subprocess.TimeoutExpired:
             timed_out = True
-            self.interrupt()
+            self._process.terminate()
             try:
                 self.output = self._process.communicate(timeout=_GRACE_S)[0]
             except subprocess.TimeoutExpired:
@@ -97,7 +90,7 @@ class Step:
         facts = {
             "timed_out": timed_out,
             "limit_s": limit_s,
-            "interrupted": interrupted,
+            "interrupted": False,
             "said": self.output.splitlines(),
         }
         self.log.touch()
@@ -109,17 +102,6 @@ class Step:
             **facts,
         )
         return recorded_once(self.log)
-
-
-def reach_windows(
-    log: Path, alive: Callable[[], bool], output: Callable[[], str], limit_s: float = 300
-) -> None:
-    """Return once `log` holds a window; fail where the run ends before."""
-    deadline = time.monotonic() + limit_s
-    while not (log.exists() and '"window", "index": 1' in log.read_text()):
-        if not alive() or time.monotonic() > deadline:
-            pytest.fail(f"did not reach its windows: {output()}")
-        time.sleep(0.1)
 
 
 def finish(log: Path, srun: Sequence[str], options: Sequence[str]) -> Run:

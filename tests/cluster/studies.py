@@ -34,7 +34,7 @@ turns = {turns}
 batch_per_rank = [8]
 
 [run]
-model = "tests.cluster.models:{model}"
+model = "tests.cluster.models:waits"
 dataset = "synthetic"
 warmup_steps = 3
 windows = 2
@@ -64,8 +64,7 @@ class Tiny:
     site: Path
     name: str = "tiny"
     cells: tuple[str, ...] = ("ddp", "horovod")
-    nodes: int | str = 2  # "1, 2": two jobs
-    model: str = "waits"
+    nodes: int = 2
     turns: bool = False  # else one run after the other
     blocks: str = "blocks = 1"  # and further keys
 
@@ -83,7 +82,6 @@ class Tiny:
             name=self.name,
             cells=list(self.cells),
             nodes=self.nodes,
-            model=self.model,
             blocks=self.blocks,
             turns=str(self.turns).lower(),
         )
@@ -141,14 +139,6 @@ class Tiny:
         self._until(first, '"event": "exit"')
         self.hold.touch()
         self._until(second, '"event": "start"')
-
-    def release_after_first_run(self) -> None:
-        """Let the job go on once its first run has ended, which is held and must end for another
-        reason.
-        """
-        first, *_ = self._lines()
-        self._until(first, '"event": "exit"')
-        self.hold.unlink()
 
     def _lines(self) -> list[Path]:
         """Logs of the job's runs, in their order."""

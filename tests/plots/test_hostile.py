@@ -100,8 +100,6 @@ def _check(folder: Path) -> None:
     [
         pytest.param(True, PRINTABLE, id="all runs-printable"),
         pytest.param(False, EVIL, id="one run-any characters"),
-        pytest.param(True, EVIL, id="all runs-any characters", marks=pytest.mark.thorough),
-        pytest.param(False, PRINTABLE, id="one run-printable", marks=pytest.mark.thorough),
     ],
 )
 @pytest.mark.parametrize("field", IN_LOGS)

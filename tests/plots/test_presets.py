@@ -17,7 +17,6 @@ from plots.analyse.study import Analysis, analyse
 from plots.report import figures
 from plots.report.axes import PRESETS, Preset
 from plots.report.write import analysed
-from tests.bench.ranks import thorough
 from tests.plots import logs
 
 DRAWS_PNG = True
@@ -76,7 +75,7 @@ def shipped(request: pytest.FixtureRequest) -> Analysis:
     return analysed(ROOT / "results" / request.param)
 
 
-@pytest.mark.parametrize("preset", [x if x in TRIED else thorough(x) for x in PRESETS])
+@pytest.mark.parametrize("preset", TRIED)
 def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -> None:
     for name, figure in figures.draw(shipped, PRESETS[preset]).items():
         texts, whole = seen(figure), figure.bbox.padded(1)

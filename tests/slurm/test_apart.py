@@ -14,7 +14,7 @@ from bench.record import Run, read_run
 from slurm.driver import job as driver
 from slurm.driver.launches import read_launches
 from slurm.driver.options import JobOptions
-from tests.bench.ranks import ROOT, environment, thorough
+from tests.bench.ranks import ROOT, environment
 from tests.slurm.studies import SMALL, TINY
 from tests.slurm.test_batch_script import BatchJob
 from tests.slurm.test_end_to_end import runs, start_study
@@ -32,7 +32,6 @@ time_limit_s = 120
 """
 STUDY += TINY + "windows = 2\n"
 TO_A_TARGET = STUDY.format(candidate="horovod/gloo") + "epochs = 1\ntarget = 0.01\n"
-UNEQUAL = STUDY.format(candidate="ddp/gloo@short") + "[arms.short]\nwindows = 1\n"
 IN_A_CONTAINER = STUDY.format(candidate="horovod/gloo")
 TURNS = SMALL.replace("turns = false\n", "").replace("blocks = 2", "blocks = 1")
 
@@ -50,7 +49,6 @@ def one_by_one(logs: list[Run]) -> str:
     ("text", "site", "why"),
     [
         (TO_A_TARGET, "", "trainings to a target have no windows to take turns by"),
-        thorough(UNEQUAL, "", "their windows are not as many"),
         (IN_A_CONTAINER, '\n[setup]\ncontainer = ["env"]\n', "a container hides its processes"),
     ],
 )

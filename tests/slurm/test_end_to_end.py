@@ -14,7 +14,6 @@ import pytest
 from bench.record import Run, read_run
 from tests.slurm.studies import ROOT, TINY
 from tests.slurm.test_job_script import OTHER_WORK, alive, wait_for
-from tests.slurm.test_waves import looks
 
 pytestmark = pytest.mark.ranks
 
@@ -28,21 +27,6 @@ blocks = 1
 time_limit_s = 120
 """
 STUDY += TINY + "windows = {windows}\n"
-
-PAIR = """\
-name = "tiny"
-question = "Does it stop when it knows?"
-cells = ["ddp/mpi", "ddp/mpi@other"]
-reference = "ddp/mpi"
-candidate = "ddp/mpi@other"
-scaling = ["weak"]
-world_sizes = [1]
-blocks = 6
-max_blocks = 8
-margin = {margin}
-time_limit_s = 120
-"""
-PAIR += TINY + "windows = 4\n\n[arms.other]\n{arm}\n"
 
 
 def start(folder: Path, windows: int) -> "subprocess.Popen[str]":
@@ -97,29 +81,3 @@ def test_a_stopped_run_writes_its_own_end_and_leaves_no_rank(tmp_path: Path) -> 
     pids = [rank["pid"] for run in stopped for rank in run.host["ranks"]]
     assert len(pids) == 1 + 3 + 3
     wait_for(lambda: not any(map(alive, pids)))
-
-
-@pytest.mark.thorough
-def test_a_study_that_knows_stops_and_another_goes_on(tmp_path: Path) -> None:
-    """A sleep of a fifth of a second in every step is seen after six launches; that a cell equals
-    itself within a hundredth of a percent is not, so two more follow, and no more.
-    """
-    slow = start_study(tmp_path, PAIR.format(margin=0.02, arm="inject_ms = 200.0"))
-    out, err = slow.communicate(timeout=900)
-    assert (slow.returncode, OTHER_WORK.sub("", err)) == (0, ""), out
-    (line,) = looks(out)
-    assert line.startswith("6 launches; ")
-    assert " faster" in line
-    assert line.endswith("; ends: settled")
-    assert len(runs(tmp_path)) == 12
-
-    (again := tmp_path / "again").mkdir()
-    same = start_study(again, PAIR.format(margin=0.0001, arm=""))
-    out, err = same.communicate(timeout=900)
-    assert (same.returncode, OTHER_WORK.sub("", err)) == (0, ""), out
-    *before, last = looks(out)
-    assert all("Not settled: " in line and "; 2 more, about " in line for line in before)
-    # one study in a hundred finds a difference by chance, and then must stop as well
-    end = "; ends: all 8 launches are done" if "Not settled: " in last else "; ends: settled"
-    assert last.endswith(end)
-    assert len(runs(again)) == 2 * int(last.partition(" ")[0])

@@ -24,7 +24,7 @@ import pytest
 from bench.lifecycle.peers import STOPPED, state
 from bench.lifecycle.turn_table import table_path
 from bench.record import Run, read_run
-from tests.bench.ranks import ROOT, environment, thorough
+from tests.bench.ranks import ROOT, environment
 from tests.bench.test_faults import GONE, left_behind
 
 pytestmark = pytest.mark.ranks
@@ -167,11 +167,6 @@ def _stop_running(launched: Launched) -> None:
     launched.moment.unlink()
 
 
-def _stop_stopped(launched: Launched) -> None:
-    _rank(1, signal.SIGSTOP)(launched)
-    launched.moment.unlink()
-
-
 def _end_the_driver(launched: Launched) -> None:
     """The worlds, which nobody stops, go on."""
     _driver(signal.SIGKILL)(launched)
@@ -186,14 +181,10 @@ _LAUNCHER_ABORTS = r"prterun: pthread_mutex_lock\.c:\d+: .*"
 _INTERRUPTED = ("interrupted", "interrupted")
 FAULTS = {
     "rank of the running world killed": Fault(_OWN, act=_rank(0, signal.SIGKILL), again=True),
-    "rank of the stopped world killed": Fault(_OWN, act=_rank(1, signal.SIGKILL), transport="mpi"),
     "rank of the running world stopped": Fault(SILENT, act=_stop_running, stall_s=STALL_S),
-    "rank of the stopped world stopped": Fault("", "", act=_stop_stopped, states=("ok", "ok")),
-    "rank of the running world raises": Fault(f"rank 1: {_RAISED}", planned="raise", rank=1),
     "rank of the waiting world raises": Fault(
         f"rank 1: dataset=.*{_RAISED}.*", planned="raise while loading", world=1, rank=1
     ),
-    "rank of the running world exits": Fault(_OWN, planned="os._exit(0)", rank=1),
     "rank of the waiting world exits": Fault(
         f"(rank 0: exit code 3|{_LAUNCHER_ABORTS})",
         planned="os._exit while loading",
@@ -201,11 +192,7 @@ FAULTS = {
         limit_s=90,
         launcher_may_hang=True,
     ),
-    "launcher of the running world killed": Fault(KILLED, act=_launcher(0)),
     "launcher of the stopped world killed": Fault(KILLED, act=_launcher(1)),
-    "driver told to stop": Fault(
-        STOPPED_BY, STOPPED_BY, act=_driver(signal.SIGTERM), transport="mpi", states=_INTERRUPTED
-    ),
     "Ctrl-C": Fault(STOPPED_BY, STOPPED_BY, states=_INTERRUPTED, again=True),
     "driver killed": Fault("", "", act=_end_the_driver, states=("ok", "ok"), again=True),
     "time limit": Fault(LATE, LATE, limit_s=40, states=("timed out", "timed out")),
@@ -259,17 +246,7 @@ def results(
         yield started
 
 
-# each has a neighbour that takes the same way in the other world, or to the same end
-NEIGHBOURS = {
-    *("rank of the stopped world killed", "rank of the running world raises"),
-    *("rank of the running world exits", "launcher of the running world killed"),
-    *("driver told to stop", "rank of the stopped world stopped"),
-}
-
-
-@pytest.mark.parametrize(
-    "name", [thorough(name) if name in NEIGHBOURS else name for name in FAULTS]
-)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault(name: str, results: dict[str, Future[Result]]) -> None:
     result, fault = results[name].result(), FAULTS[name]
     words = [f"{run.state}: {run.problem}" for run in result.runs]
