@@ -77,7 +77,7 @@ def start(
             rank = launch.rank
         _require_world(launch, config)
         require_unmodified(os.environ)
-        require_fit(config, launch, os.environ)
+        require_fit(config, os.environ)
         if config.emulate is not None:
             read_for(config)  # a wrong one is found before there is a log
         _set_resources(config, launch)

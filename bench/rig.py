@@ -18,7 +18,6 @@ from bench.instrument.emulation import Emulation
 from bench.instrument.energy import Meters, meters_of
 from bench.instrument.inject import Sleep
 from bench.instrument.parity import SAMPLED, STEP, Parity
-from bench.launch import machine
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import ALONE, Turns
@@ -167,7 +166,6 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
     seed = config.seed + launch.rank if trial.weights_apart else config.seed
     network = models.build_model(config.model_copy(update={"seed": seed}), images.classes)
     models.prepare(network, config, images)
-    machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)
     emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
     network = network if emulation is None else emulation.model

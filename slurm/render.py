@@ -185,11 +185,10 @@ def _one_of_each(runs: Runs) -> list[PlannedRun]:
 def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[dict[str, Any]]:
     """Launches by block, each run as its line."""
     blocks: dict[int | None, dict[str, Any]] = {}
-    for runs, apart, pairs in launches:
+    for runs, apart in launches:
         config = runs[0].config
         empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "launches": []}
-        names = [shlex.quote(apart)] if apart else [f"{one}+{other}" for one, other in pairs]
-        head = " ".join(["apart" if apart else "turns", str(len(runs)), *names])
+        head = f"apart {len(runs)} {shlex.quote(apart)}" if apart else f"turns {len(runs)}"
         launch = {"head": head if len(runs) > 1 else "", "runs": [lines[run.id] for run in runs]}
         blocks.setdefault(config.block, empty)["launches"].append(launch)
     return list(blocks.values())

@@ -13,13 +13,11 @@ from slurm.site import Site
 class LaunchRuns(NamedTuple):
     """Runs that belong together; `apart`: why they are started one by one, '' where they are not.
 
-    A run without a partner has no turns, and needs no reason. `pairs`: positions of runs that are
-    compared, which a node without memory for all keeps together first.
+    A run without a partner has no turns, and needs no reason.
     """
 
     runs: list[PlannedRun]
     apart: str = ""
-    pairs: Sequence[tuple[int, int]] = ()
 
 
 def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[LaunchRuns]:
@@ -33,16 +31,7 @@ def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[L
         members.setdefault((run.config.block, name[run.point]), []).append(run)
     for launch in members.values():
         apart = _why_apart(launch, site) if len(launch) > 1 else ""
-        yield LaunchRuns(launch, apart, () if apart else _pairs(launch, study))
-
-
-def _pairs(launch: Sequence[PlannedRun], study: Study) -> list[tuple[int, int]]:
-    """The study's comparisons, arms over their cells, then variants over the first, by position."""
-    at = {(run.point.cell, run.point.variant): run.config.position or 0 for run in launch}
-    first, *others = study.variants or [""]
-    pairs = [((a, v), (b, v)) for v in (first, *others) for a, b in study.partners]
-    pairs += [((cell, first), (cell, v)) for v in others for cell in study.cells]
-    return [(at[one], at[other]) for one, other in pairs if {one, other} <= at.keys()]
+        yield LaunchRuns(launch, apart)
 
 
 def _why_apart(launch: Sequence[PlannedRun], site: Site) -> str:

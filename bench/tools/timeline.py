@@ -53,7 +53,7 @@ def _write(options: TimelineOptions, config: RunConfig) -> None:
     if launch.size > 1:
         raise UsageError(f"a timeline is of one process, not of {launch.size} ranks")
     require_unmodified(os.environ)
-    require_fit(config, launch, os.environ)
+    require_fit(config, os.environ)
     cores = len(os.sched_getaffinity(0))
     os.environ.update(environment(config, launch, cores, os.environ))  # before torch loads
     if options.images_per_s is None:

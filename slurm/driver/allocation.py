@@ -87,9 +87,6 @@ class SlurmJob(LocalJob):
             self.reason = self._why("no time for more")
         return False
 
-    def ranks_here(self, line: RunLine) -> int:
-        return min(line.ranks, self.options.ranks_per_node)
-
     def after_failure(self, ended: Ended, line: RunLine, log: Path, out: Path) -> None:
         printed = out.read_text(errors="replace")
         wrong = ended.code == 2 or re.search(r"task.*: Exited with exit code 2$", printed, re.M)

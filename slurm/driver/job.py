@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import secrets
 import shutil
@@ -18,18 +17,14 @@ from pathlib import Path
 
 from bench.config import UsageError
 from bench.launch import gpu, launcher
-from bench.launch.machine import free_bytes
 from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
-from slurm.driver.launches import LaunchLines, RunLine, in_parts, point_of
+from slurm.driver.launches import LaunchLines, RunLine
 from slurm.driver.options import JobOptions
-from slurm.driver.outputs import first_error, peak_bytes, rank_bytes
+from slurm.driver.outputs import first_error
 from slurm.driver.steps import Ended, Step, Steps
-
-_RANK_BYTES = 2**30  # of a rank of a point not measured yet, at least
-_SPARE = 0.9  # of the memory that is free
 
 
 class LocalJob:
@@ -54,7 +49,6 @@ class LocalJob:
         self.bench = [*options.container, options.python, "-m", "bench"]
         self.reason = "complete"  # why the job ends
         self.begun = self.failed = self.left = self.longest_s = 0
-        self.rank_bytes = rank_bytes(self.folder)
         self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
@@ -86,33 +80,17 @@ class LocalJob:
     def may_start(self, launch: LaunchLines) -> bool:
         return self.steps.stopped is None
 
-    def ranks_here(self, line: RunLine) -> int:
-        """Ranks of a run on one machine."""
-        return line.ranks
-
     def parts(self, launch: LaunchLines) -> list[LaunchLines]:
-        """A launch as what can live at once here and now; a run without a partner says why."""
-        lines, apart, most = launch.lines, launch.apart, 0.0
+        """Give the launch, or its runs one by one where they cannot live at once: each says why."""
+        lines, apart = launch.lines, ""
         if len(lines) > 1 and "cuda" in self.common and gpu.of_one_process(os.environ):
             apart = "a GPU of compute mode Exclusive_Process takes one world at a time"
         elif len(lines) > 1:
             try:
                 _new_table(launch).forget_name()
-                free = free_bytes()  # no limit is known without the kernel's word
-                most = math.inf if free is None else _SPARE * free
             except OSError as error:
                 apart = f"{SHARED_MEMORY} cannot be written: {error.strerror}"
-        parts = in_parts(launch, most, self._bytes_here)
-        if len(parts) > 1 and not apart:
-            ranks, needed = sum(map(self.ranks_here, lines)), sum(map(self._bytes_here, lines))
-            of_all = f"{needed / 2**30:.1f} GiB for {ranks} ranks at once"
-            apart = f"memory: {of_all}, and there is room for {most / 2**30:.1f}"
-        return [LaunchLines(part, "" if part[1:] else apart) for part in parts]
-
-    def _bytes_here(self, line: RunLine) -> int:
-        """What a run takes of one machine: by earlier runs of its point, else the largest known."""
-        unknown = max([_RANK_BYTES, *self.rank_bytes.values()])
-        return self.ranks_here(line) * self.rank_bytes.get(point_of(line.id), unknown)
+        return [LaunchLines([line], apart) for line in lines] if apart else [launch]
 
     def after_failure(self, ended: Ended, line: RunLine, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
@@ -189,9 +167,6 @@ class LocalJob:
         for head, line, end in zip(heads, lines, ended, strict=True):
             log, out = self._files(line)
             if end.code == 0 and is_ok(log):
-                point = point_of(line.id)
-                if peak := peak_bytes(log):
-                    self.rank_bytes[point] = max(peak, self.rank_bytes.get(point, 0))
                 continue
             check_room(log.parent)
             if self.steps.stopped is not None:

@@ -19,9 +19,9 @@
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
 # Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Runs below
-# `turns N` are started together and take turns, window by window; where memory has no room for all, those at positions
-# A and B stay together where `A+B` says so. Runs below `apart N REASON` are started one by one. Edit or delete lines as
-# you like. A run whose log exists is not started again. A failed run does not stop other launches, unless its input was wrong.
+# `turns N` are started together and take turns, window by window. Runs below `apart N REASON` are started one by one.
+# Edit or delete lines as you like. A run whose log exists is not started again. A failed run does not stop other launches,
+# unless its input was wrong.
 # One job is one block: every framework and setting in a random but recorded order on the same nodes.
 # No run starts that cannot end before the job must. Slurm's warning before the time limit and
 # `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
@@ -111,7 +111,7 @@ JOB=(
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
-turns 2 3+4
+turns 2
 run b00-03-ddp-nccl-w8-b8 8 --backend ddp --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
 run b00-04-horovod-nccl-w8-b8 8 --backend horovod --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
 END_OF_RUNS

@@ -6,9 +6,9 @@
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
 # Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Runs below
-# `turns N` are started together and take turns, window by window; where memory has no room for all, those at positions
-# A and B stay together where `A+B` says so. Runs below `apart N REASON` are started one by one. Edit or delete lines as
-# you like. A run whose log exists is not started again. A failed run does not stop other launches, unless its input was wrong.
+# `turns N` are started together and take turns, window by window. Runs below `apart N REASON` are started one by one.
+# Edit or delete lines as you like. A run whose log exists is not started again. A failed run does not stop other launches,
+# unless its input was wrong.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -84,20 +84,20 @@ JOB=(
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
-turns 3 1+0
+turns 3
 run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
 run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
 run b00-02-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
-turns 2 3+4
+turns 2
 run b00-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
 run b00-04-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
 
 # Block 1: one randomised pass, every run with seed 1
-turns 3 0+1
+turns 3
 run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
 run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
 run b01-04-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
-turns 2 3+2
+turns 2
 run b01-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
 run b01-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
 END_OF_RUNS

@@ -16,9 +16,9 @@
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
 # Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Runs below
-# `turns N` are started together and take turns, window by window; where memory has no room for all, those at positions
-# A and B stay together where `A+B` says so. Runs below `apart N REASON` are started one by one. Edit or delete lines as
-# you like. A run whose log exists is not started again. A failed run does not stop other launches, unless its input was wrong.
+# `turns N` are started together and take turns, window by window. Runs below `apart N REASON` are started one by one.
+# Edit or delete lines as you like. A run whose log exists is not started again. A failed run does not stop other launches,
+# unless its input was wrong.
 # One job is one block: every framework and setting in a random but recorded order on the same nodes.
 # A run of k nodes is on the first k; the others idle meanwhile, and are paid for.
 # No run starts that cannot end before the job must. Slurm's warning before the time limit and
@@ -111,14 +111,14 @@ JOB=(
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
-turns 3 1+2
+turns 3
 run b00-00-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
 run b00-01-ddp-gloo-w1-b8 1 --backend ddp --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
 run b00-02-horovod-gloo-w1-b8 1 --backend horovod --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
-turns 2 3+4
+turns 2
 run b00-03-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
 run b00-04-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
-turns 2 5+6
+turns 2
 run b00-05-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
 run b00-06-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
 END_OF_RUNS

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.machine import free_bytes
 from bench.lifecycle import turn_table
 from bench.record import Run, read_run
 from slurm.driver import job as driver
@@ -79,12 +78,9 @@ def test_what_a_cluster_rules_out(tmp_path: Path, site: str, candidate: str, why
 
 
 class Launched:
-    """Two runs of a rank each that are to take turns, and how the driver launches them.
+    """Two runs of a rank each that are to take turns, and how the driver launches them."""
 
-    `alone`: one run, that has no partner.
-    """
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, alone: bool = False) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(ROOT)
         for name, value in environment().items():
             monkeypatch.setenv(name, value)
@@ -99,27 +95,14 @@ class Launched:
         )
         shared = ["--model", "tests.bench.tiny:plain", "--dataset", "digits", "--transport", "gloo"]
         shared += ["--warmup-steps", "3", "--windows", "2", "--batch-per-rank", "4"]
-        lines = "run a 1 --backend ddp\n"
-        lines = lines if alone else f"turns 2\n{lines}run b 1 --backend horovod\n"
+        lines = "turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n"
         (folder / "runs").mkdir()
         self.job = driver.LocalJob(asked, shared, read_launches(lines))
-        self.logs = [folder / "runs" / f"{name}.jsonl" for name in "ab"][: 2 - alone]
+        self.logs = [folder / "runs" / f"{name}.jsonl" for name in "ab"]
 
     def runs(self) -> list[Run]:
         self.job.run_all()
         return [read_run(log) for log in self.logs]
-
-
-@pytest.mark.ranks
-def test_a_node_without_room_for_all_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launched, free = Launched(tmp_path, monkeypatch), free_bytes()
-    assert free is not None
-    launched.job.rank_bytes = dict.fromkeys("ab", int(0.95 * free / 2))  # a tenth is to be spared
-    logs = launched.runs()
-    needed = f"{0.95 * free / 2**30:.1f} GiB for 2 ranks"
-    assert one_by_one(logs).startswith(f"memory: {needed} at once, and ")
 
 
 @pytest.mark.parametrize(
@@ -153,42 +136,6 @@ def test_a_gpu_of_one_process(
     assert [(len(part.lines), part.apart) for part in parts] == (
         [(2, "")] if together else [(1, why)] * 2
     )
-
-
-@pytest.mark.ranks
-def test_a_node_with_just_enough_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launched, free = Launched(tmp_path, monkeypatch), free_bytes()
-    assert free is not None
-    launched.job.rank_bytes = dict.fromkeys("ab", int(0.85 * free / 2))
-    logs = launched.runs()
-    assert [run.state for run in logs] == ["ok", "ok"]
-    assert [run.host["turns"]["turn"] for run in logs] == [0, 1]
-    assert not any("apart" in run.exit for run in logs)
-
-
-@pytest.mark.ranks
-def test_what_a_rank_was_seen_to_need_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In this job and in later ones, for runs of the same point."""
-    launched = Launched(tmp_path, monkeypatch, alone=True)
-    (run,) = launched.runs()
-    seen = {"a": run.end["peak_memory_bytes"][0]}
-    assert launched.job.rank_bytes == seen
-    launched.logs[0].rename(launched.logs[0].with_name("b00-03-a.jsonl"))
-    later = driver.LocalJob(launched.job.options, [], read_launches("run b01-00-a 1\n"))
-    assert later.rank_bytes == seen
-
-
-def test_a_point_not_seen_yet_may_need_what_the_largest_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, free = Launched(tmp_path, monkeypatch).job, free_bytes()
-    assert free is not None
-    for share, parts in ((0.5, [["a"], ["b"]]), (0.4, [["a", "b"]])):
-        job.rank_bytes = {"b": int(share * free)}
-        made = [[line.id for line in part.lines] for part in job.parts(job.launches[0])]
-        assert made == parts
 
 
 @pytest.mark.ranks

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.driver.launches import LaunchLines, RunLine, in_parts, read_launches
+from slurm.driver.launches import LaunchLines, RunLine, read_launches
 from slurm.driver.steps import KILLED, TIMED_OUT, Steps
 from tests.slurm.test_job_script import Job, alive, wait_for
 
@@ -50,36 +50,6 @@ def test_runs_below_a_line_of_turns_are_started_together() -> None:
     apart = [(["f"], "no memory"), (["g"], "no memory")]
     assert found == [(["a"], ""), (["b", "d"], ""), (["e"], ""), *apart]
     assert read_launches("turns 2\n") == []  # all of its runs deleted
-
-
-@pytest.mark.parametrize(
-    ("most", "parts"),
-    [
-        (10, [["slow", "bf16-b", "b", "a", "bf16-a"]]),
-        (8, [["slow", "b", "a"], ["bf16-b", "bf16-a"]]),
-        (6, [["slow", "b", "a"], ["bf16-b", "bf16-a"]]),
-        (4, [["slow"], ["bf16-b", "bf16-a"], ["b", "a"]]),
-        (3, [["slow"], ["bf16-b"], ["b"], ["a"], ["bf16-a"]]),
-        (0, [["slow"], ["bf16-b"], ["b"], ["a"], ["bf16-a"]]),
-    ],
-)
-def test_a_launch_too_large_for_the_memory_keeps_pairs_together(
-    most: int, parts: list[list[str]]
-) -> None:
-    """Memory for four: the second pair does not fit beside the first, but one of it would."""
-    names = ["slow", "bf16-b", "b", "a", "bf16-a"]
-    lines = [RunLine(name, 2, ["--position", str(at)]) for at, name in enumerate(names)]
-    pairs = [("3", "2"), ("2", "0"), ("4", "1"), ("3", "4"), ("9", "0")]
-    split = in_parts(LaunchLines(lines, "", tuple(pairs)), most, lambda line: line.ranks)
-    assert [[line.id for line in part] for part in split] == parts
-
-
-def test_the_first_pair_of_a_launch_stands_before_the_others() -> None:
-    """Whatever the order of its lines."""
-    text = "turns 3 2+0 0+1\n" + "".join(f"run r{n} 2 --position {n}\n" for n in range(3))
-    (launch,) = read_launches(text)
-    split = in_parts(launch, 4, lambda line: line.ranks)
-    assert [[line.id for line in part] for part in split] == [["r0", "r2"], ["r1"]]
 
 
 @pytest.mark.parametrize("line", LINES_THAT_ARE_NONE)
