@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from itertools import chain
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
@@ -83,66 +82,56 @@ NAMES_FRAMEWORKS += ("bench/launch/world.py",)  # launchers' variables
 NAMES_FRAMEWORKS += ("slurm/centre/",)
 
 
-def sources() -> list[Path]:
-    return [p for room in ROOMS for p in sorted((ROOT / room).rglob("*.py"))]
+@cache
+def sources() -> dict[str, ast.Module]:
+    """Parse every file of the rooms, by its path below the root."""
+    paths = [p for room in ROOMS for p in sorted((ROOT / room).rglob("*.py"))]
+    return {p.relative_to(ROOT).as_posix(): ast.parse(p.read_text()) for p in paths}
 
 
-def imports(path: Path) -> set[str]:
-    """Every module a file imports, at any depth of the file, as dotted names; `from a import b`
-    counts as a.b and a.
-    """
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def imports(path: str) -> frozenset[str]:
+    """Name every module a file imports, at any depth of the file; `from a import b` is a.b."""
+    modules: set[str] = set()
+    for node in ast.walk(sources()[path]):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+            modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(modules)
 
 
 def below(module: str, parents: set[str]) -> bool:
     return any(module == parent or module.startswith(parent + ".") for parent in parents)
 
 
-def test_there_is_something_to_check() -> None:
+def offences(path: str, forbidden: set[str]) -> list[str]:
+    """Word each import of a file that lies below a forbidden module."""
+    return [f"{path}: {module}" for module in imports(path) if below(module, forbidden)]
+
+
+def test_rooms_meet_only_where_they_may() -> None:
     assert len(sources()) > 20
     assert below("torch.distributed", {"torch"})
     assert not below("torchvision", {"torch"})
+    wrong = []
+    for path in sources():
+        # `from bench import x` names a module x of the room, or the room itself
+        ours = {module for module in imports(path) if below(module, {*ROOMS, "tests"})}
+        allowed = ALLOWED[path.partition("/")[0]]
+        wrong += [f"{path}: {module}" for module in ours if not below(module, allowed)]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_rooms_meet_only_where_they_may(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
-    ours = {module for module in imports(path) if below(module, {*ROOMS, "tests"})}
-    # `from bench import x` names a module x of the room, or the room itself
-    forbidden = {module for module in ours if not below(module, ALLOWED[room])}
-    assert not forbidden, f"{name(path)} may import only {sorted(ALLOWED[room])}"
-
-
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_heavy_libraries_stay_in_their_files(path: Path) -> None:
-    modules = imports(path)
-    for library, files in ONLY_IN.items():
-        if name(path) not in files:
-            assert not any(below(m, {library}) for m in modules), (
-                f"{library} belongs in {sorted(files)}"
-            )
-    if (
-        any(f"{name(path)}/".startswith(f"{room}/") for room in TORCH_FREE)
-        and name(path) not in NEED_TORCH
-    ):
-        assert not any(below(m, HEAVY) for m in modules)
-
-
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_what_is_measured_knows_no_tool(path: Path) -> None:
-    if not name(path).startswith("bench/tools/") and name(path) not in KNOWS_THE_TOOLS:
-        assert not any(below(module, {"bench.tools"}) for module in imports(path))
+def test_heavy_libraries_stay_in_their_files() -> None:
+    wrong = []
+    for path in sources():
+        for library, files in ONLY_IN.items():
+            wrong += [] if path in files else offences(path, {library})
+        if path not in NEED_TORCH and f"{path}/".startswith(tuple(f"{x}/" for x in TORCH_FREE)):
+            wrong += offences(path, HEAVY)
+    assert wrong == []
 
 
 # a reader knows no analysis, an analysis no report: readers of other tools' logs can share both
@@ -153,11 +142,14 @@ KNOWS_NOT = {
 }
 
 
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_reading_stands_below_analysis_and_analysis_below_reports(path: Path) -> None:
-    for room, above in KNOWS_NOT.items():
-        if name(path).startswith(room):
-            assert not any(below(module, above) for module in imports(path))
+def test_what_stands_below_knows_nothing_above() -> None:
+    wrong = []
+    for path in sources():
+        for room, above in KNOWS_NOT.items():
+            wrong += offences(path, above) if path.startswith(room) else []
+        if not path.startswith("bench/tools/") and path not in KNOWS_THE_TOOLS:
+            wrong += offences(path, {"bench.tools"})
+    assert wrong == []
 
 
 def words(tree: ast.Module) -> set[str]:
@@ -175,26 +167,19 @@ def words(tree: ast.Module) -> set[str]:
 NAMED = re.compile(r"(?i)horovod(?!run|-vs-)|\bhvd\b(?!-ddp)|(?<!-vs-)(?<!hvd-)\bddp\b")
 
 
-def test_a_report_takes_its_labels_from_the_catalogue() -> None:
-    for path in (ROOT / "plots").rglob("*.j2"):
-        assert not NAMED.search(path.read_text()), name(path)
-
-
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_frameworks_are_named_by_their_backends_alone(path: Path) -> None:
+def test_frameworks_are_named_by_their_backends_alone() -> None:
     """Whatever else speaks of them asks the catalogue; `horovodrun` is a launcher."""
-    if not name(path).startswith(NAMES_FRAMEWORKS):
-        assert not [word for word in words(ast.parse(path.read_text())) if NAMED.search(word)]
+    templates = {str(path): {path.read_text()} for path in (ROOT / "plots").rglob("*.j2")}
+    sayings = {p: words(t) for p, t in sources().items() if not p.startswith(NAMES_FRAMEWORKS)}
+    files = (sayings | templates).items()
+    assert [path for path, texts in files if any(map(NAMED.search, texts))] == []
 
 
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_a_module_opens_with_a_sentence_on_its_job(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
-    assert docstring
-    assert docstring.split("\n\n")[0].rstrip().endswith((".", ":", ";")), docstring
+def test_a_module_opens_with_a_sentence_on_its_job() -> None:
+    first = {p: (ast.get_docstring(t) or "").split("\n\n")[0] for p, t in sources().items()}
+    assert [p for p, text in first.items() if not text.rstrip().endswith((".", ":", ";"))] == []
 
 
-# names that hold a reader up: a noun of the field says what is in them
 NO_NAMES = {"found", "told", "said", "own", "there", "here", "ours", "theirs", "mine", "whose"}
 NO_NAMES |= {"what", "asked", "given"}
 KEYS_OF_THE_LOG = {"bench/record/events.py": {"said"}}
@@ -214,10 +199,10 @@ def bindings(tree: ast.AST) -> set[str]:
     return bound
 
 
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_names_are_nouns_of_the_field(path: Path) -> None:
-    no_names = NO_NAMES - KEYS_OF_THE_LOG.get(name(path), set())
-    assert not bindings(ast.parse(path.read_text())) & no_names
+def test_names_are_nouns_of_the_field() -> None:
+    bound = {path: bindings(tree) for path, tree in sources().items()}
+    wrong = {p: names & NO_NAMES - KEYS_OF_THE_LOG.get(p, set()) for p, names in bound.items()}
+    assert {path: names for path, names in wrong.items() if names} == {}
 
 
 def types(tree: ast.Module) -> set[str]:
@@ -229,16 +214,20 @@ def types(tree: ast.Module) -> set[str]:
 
 
 def test_a_type_name_has_one_meaning() -> None:
-    files = Counter(chain.from_iterable(types(ast.parse(p.read_text())) for p in sources()))
-    assert not [name for name, count in files.items() if count > 1]
+    files = Counter(chain.from_iterable(map(types, sources().values())))
+    assert [name for name, count in files.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_a_module_is_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 500
+def test_a_module_is_read_in_one_sitting() -> None:
+    lengths = {path: len((ROOT / path).read_text().splitlines()) for path in sources()}
+    assert {path: length for path, length in lengths.items() if length > 500} == {}
 
 
-@pytest.mark.parametrize("path", sources(), ids=name)
-def test_a_function_is_seen_at_once(path: Path) -> None:
-    functions = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
-    assert not [n.name for n in functions if (n.end_lineno or 0) - n.lineno >= 60]
+def test_a_function_is_seen_at_once() -> None:
+    functions = [
+        (f"{path} {node.name}", (node.end_lineno or 0) - node.lineno)
+        for path, tree in sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    ]
+    assert [name for name, lines in functions if lines >= 60] == []
