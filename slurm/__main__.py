@@ -22,7 +22,6 @@ try:
     from bench.study.disk import write_whole
     from bench.study.status import count, table
     from slurm import here, new_files, states, submit, waves
-    from slurm.check.command import CheckMachine
     from slurm.directives import REPORT, job_name, report_minutes
     from slurm.next_step import close, say_report
     from slurm.session import OF_JOBS, PREVIEW, ClusterOptions, StudyOptions, Work, open_work
@@ -262,17 +261,13 @@ PROGRAM = Group(
     wait=Follow,
     cancel=Cancel,
     status=Status,
-    check=CheckMachine,
     site=Group("Describe a cluster: site new NAME.", new=new_files.NewSite),
     study=Group("Write a study of your own: study new NAME.", new=new_files.NewStudy),
 )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake, 128 + n by signal n.
-
-    `check` has 1 for a slower machine alone, and 3 where it could not measure.
-    """
+    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake, 128 + n by signal n."""
     return call(command("slurm"), PROGRAM, argv)
 
 

@@ -1,1 +1,0 @@
-"""Whether a machine is as fast as its reference: measure a few minutes, compare, say so."""
