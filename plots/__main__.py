@@ -140,27 +140,16 @@ class ArchiveLogs(Command):
 class DrawCollectives(Command):
     """Draw logs of `python -m bench collectives`: time and bus bandwidth against bytes."""
 
-    logs: tuple[Path, ...] = option((), "one log of each cell", shown=Shown("LOG", nargs="*"))
-    nccl_tests: tuple[Path, ...] = option(
-        (), "a table of nccl-tests; repeatable", shown=Shown(action="append", metavar="FILE")
+    logs: tuple[Path, ...] = option(
+        ..., "one log of each cell", min_length=1, shown=Shown("LOG", nargs="*")
     )
-    osu: tuple[Path, ...] = option(
-        (),
-        "a table of OSU micro-benchmarks; repeatable",
-        shown=Shown(action="append", metavar="FILE"),
-    )
-    world_size: int | None = option(None, "ranks, if no table says", ge=1)
     out: Path = option(Path(), "folder to write to")
 
     def run(self) -> None:
         from bench.study.collectives import read_each
-        from plots.imports.collectives import measured
         from plots.report.figures import collectives, save
 
-        tables = read_each([*self.logs]) + measured("nccl-tests", [*self.nccl_tests])
-        tables += measured("osu", [*self.osu], self.world_size)
-        if not tables:
-            raise UsageError("no LOG is named, and no table of --nccl-tests or --osu; name one")
+        tables = read_each([*self.logs])
         for path in save({"collectives": collectives.draw(tables)}, self.out):
             print(path)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from plots.__main__ import main
@@ -21,20 +19,6 @@ def synthetic(rates: list[float], mean: float, world: int = 4) -> str:
         f"Running benchmark...\n{lines}Img/sec per GPU: {mean:.1f} +-2.0\n"
         f"Total img/sec on {world} GPU(s): {world * mean:.1f} +-8.0\n"
     )
-
-
-def tf_cnn(devices: list[str], variables: str, lines: list[str]) -> str:
-    return (
-        f"TensorFlow:  1.13\nModel:       resnet50\nBatch size:  {64 * len(devices)} global\n"
-        f"             64.0 per device\nNum batches: 100\nDevices:     {devices}\n"
-        f"Data format: NCHW\nVariables:   {variables}\n==========\n"
-        "Step\tImg/sec\ttotal_loss\n" + "".join(lines)
-    )
-
-
-def steps(rate: float, total: float | None) -> list[str]:
-    found = [f"{i}\timages/sec: {rate:.1f} +/- 0.1 (jitter = 0.3)\t8.1\n" for i in (1, 10, 20)]
-    return found + ([] if total is None else [f"total images/sec: {total:.2f}\n"])
 
 
 def test_a_log_that_a_restart_repeated_counts_once(bring: Import) -> None:
@@ -78,54 +62,6 @@ def test_a_csv_with_ranks_is_summed(bring: Import) -> None:
     ended = bring("csv", "world_size,rank,epoch,images_per_s\n2,0,1,100\n2,1,1,110\n")
     assert ended.value("images_per_s") == 210
     assert "sum over ranks" in ended.out
-
-
-def test_models_are_points_of_their_own(bring: Import) -> None:
-    def of(model: str, seconds: list[float]) -> dict[str, object]:
-        result = [
-            {"ranks": [0], "measurements": [seconds[0], seconds[0]]},
-            {"ranks": [0, 1], "measurements": seconds},
-        ]
-        return {"model": model, "batch_size": 32, "result": result}
-
-    models = [of("resnet50", [0.1, 0.2, 0.2, 0.3]), of("resnext101", [0.5, 0.5, 0.5, 0.9])]
-    report = json.dumps({"distributed_backend": "nccl", "benchmark_results": models})
-    ended = bring("ddp-benchmark", report, "--source", "me")
-    small, large = ({"source": f"me, {m}", "world_size": 2} for m in ("resnet50", "resnext101"))
-    assert ended.value("step_seconds", **small) == pytest.approx(0.2)
-    assert ended.value("images_per_s", **small) == pytest.approx(2 * 32 / 0.2)
-    assert ended.value("p95_step_seconds", **large) == pytest.approx(0.84)
-
-
-DDP_TABLE = (
-    "PyTorch distributed benchmark suite\n* Distributed backend: nccl\n\n"
-    "Benchmark: resnet50 with batch size 32\n\n"
-    "                            sec/iter    ex/sec      sec/iter    ex/sec\n"
-    "   1 GPUs --   no ddp:  p50:  0.097s     329/s  p75:  0.097s     329/s\n"
-    "   1 GPUs --    1M/1G:  p50:  0.100s     319/s  p75:  0.100s     318/s\n"
-    "   8 GPUs --    1M/8G:  p50:  0.104s     307/s  p75:  0.104s     307/s\n"
-)
-
-
-def test_the_table_that_pytorchs_benchmark_prints(bring: Import) -> None:
-    for before in ("", "(head, rank=0, pid=17266) "):
-        log = "".join(before + line for line in DDP_TABLE.splitlines(keepends=True))
-        ended = bring("ddp-benchmark", log, "--source", "me")
-        assert ended.value("images_per_s", world_size=8, backend="ddp/nccl") == 2456
-        assert ended.value("images_per_s", backend="single") == 329
-        assert ended.value("p75_step_seconds", world_size=8, batch_per_rank=32) == 0.104
-        assert "0 of 3 lines with the format's marker were not understood" in ended.out
-    wrong = bring("ddp-benchmark", DDP_TABLE.replace("0.104s     307/s\n", "0.014s     307/s\n"))
-    assert "32 examples in 0.014 s are not 307/s" in wrong.err
-
-
-def test_itwinais_workers_are_ranks(bring: Import) -> None:
-    log = "name,{},epoch_id,time\nddp,8,1,33.5\nddp,8,2,34.5\n"
-    ended = bring("itwinai", log.format("workers"))
-    assert ended.value("epoch_seconds", world_size=8) == 34
-    assert "number of nodes" not in ended.out
-    assert "number of nodes, not of ranks" in bring("itwinai", log.format("nodes")).out
-    assert "no column workers or nodes" in bring("itwinai", log.format("gpus")).err
 
 
 def test_the_warm_up_of_keras_script_is_left_out_as_its_own_mean_does(bring: Import) -> None:
@@ -280,72 +216,6 @@ def test_console_monitors_keep_their_names(bring: Import) -> None:
     )
     ended = bring("nnabla", lines, "--world-size", "1")
     assert ended.quantities == {"train_loss", "learning_rate", "step_seconds"}
-
-
-HOROVOD = [f"horovod/gpu:{i}" for i in range(4)]
-
-
-def test_a_header_is_held_against_the_options(bring: Import) -> None:
-    log = tf_cnn(HOROVOD, "horovod", steps(250.0, 998.0))
-    ended = bring("tf-cnn-benchmarks", log, "--backend", "horovod/nccl")
-    assert ended.value("images_per_s", world_size=4, batch_per_rank=64) == 998
-    assert "horovod/nccl" in ended.out
-    for option, value, said in (
-        ("--world-size", "8", "it says world_size 4 itself"),
-        ("--batch", "32", "it says batch_per_rank 64 itself"),
-        ("--backend", "ddp", "it says backend horovod itself"),
-    ):
-        assert said in bring("tf-cnn-benchmarks", log, option, value).err
-    assert (
-        "states 256 images" in bring("tf-cnn-benchmarks", log.replace("64.0 per", "32.0 per")).err
-    )
-
-
-def test_every_rank_of_horovod_prints_the_total_of_all(bring: Import) -> None:
-    ranks = [line for i in range(4) for line in steps(250.0 + i, 1000.0 + i)]
-    log = tf_cnn(HOROVOD, "horovod", ranks)
-    ended = bring("tf-cnn-benchmarks", log)
-    assert ended.value("images_per_s") == 1001.5
-    assert "mean over ranks" in ended.out
-    tagged = "".join(
-        f"[1,{i}]<stdout>:{line}"
-        for i in range(4)
-        for line in tf_cnn(HOROVOD, "horovod", steps(250.0 + i, 1000.0 + i)).splitlines(True)
-    )
-    assert bring("tf-cnn-benchmarks", tagged).value("images_per_s") == 1001.5
-    three = bring("tf-cnn-benchmarks", tf_cnn(HOROVOD, "horovod", ranks[:12]))
-    assert three.code == 2
-
-
-@pytest.mark.parametrize("total", [6.0, 250.0, 4000.0])
-def test_a_total_that_the_lines_do_not_make_is_refused(bring: Import, total: float) -> None:
-    ended = bring("tf-cnn-benchmarks", tf_cnn(HOROVOD, "horovod", steps(250.0, total)))
-    assert ended.code == 2
-    assert f"its total is {total:g}, and the last lines of 4 processes make 1000" in ended.err
-
-
-def test_workers_of_a_cluster_list_their_own_devices(bring: Import) -> None:
-    devices = [f"/job:worker/task:0/gpu:{i}" for i in range(2)]
-    log = tf_cnn(devices, "parameter_server", steps(500.0, 990.0))
-    assert "use --world-size" in bring("tf-cnn-benchmarks", log).err
-    ended = bring("tf-cnn-benchmarks", log, "--world-size", "4")
-    assert ended.value("images_per_s") == 990
-    assert "no multiple of it" in bring("tf-cnn-benchmarks", log, "--world-size", "3").err
-
-
-def test_what_an_import_writes_reads_back(tmp_path: Path, bring: Import) -> None:
-    log = tf_cnn(HOROVOD, "horovod", steps(250.0, 998.0))
-    first = bring("tf-cnn-benchmarks", log, "--values")
-    folder = tmp_path / "1" / "out"
-    again = bring("csv", (folder / "log.csv").read_bytes())
-    pd.testing.assert_frame_equal(again.points, first.points, check_like=True)
-    values = bring("csv", (folder / "log-values.csv").read_bytes())
-    assert values.value("images_per_s", world_size=4) == 998
-    shipped = Path(__file__).parents[2] / "results" / "published" / "mxnet.csv"
-    back = bring("csv", shipped.read_bytes())
-    theirs = pd.read_csv(shipped)
-    assert sorted(back.points["value"]) == sorted(theirs["value"])
-    assert sorted(back.points["reducer"]) == sorted(theirs["reducer"])
 
 
 def test_a_csv_that_pandas_wrote(bring: Import) -> None:

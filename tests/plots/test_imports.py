@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -24,35 +23,6 @@ from tests.plots import logs
 ROOT = Path(__file__).parents[2]
 Wanted = Sequence[tuple[str, float, dict[str, int]]]  # quantity, value, places
 
-DDP_REPORT = {
-    "benchmark_results": [
-        {
-            "model": "resnet50",
-            "batch_size": 32,
-            "result": [{"ranks": [0, 1], "measurements": [0.25, 0.5]}],
-        }
-    ]
-}
-NCCL = (
-    "# Collective test starting: all_reduce_perf\n"
-    "# nThread 1 nGpus 2 minBytes 32768 maxBytes 65536 step: 2(factor) warmup iters: 5\n"
-    "#  Rank  0 Group  0 Pid  100 on node1 device  0 [0x07] NVIDIA H100\n"
-    "#  Rank  1 Group  0 Pid  100 on node1 device  1 [0x0f] NVIDIA H100\n"
-    "#                                   out-of-place                in-place\n"
-    "#  size   count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
-    "#   (B)  (elements)                 (us)  (GB/s) (GB/s)         (us)  (GB/s) (GB/s)\n"
-    "  32768    8192 float    sum    -1  20.00   1.64   1.64      0  18.00   1.82   1.82      0\n"
-    "  65536   16384 float    sum    -1  20.00   3.28   3.28      0  32.00   2.05   2.05      0\n"
-    "# Out of bounds values : 0 OK\n"
-    "# Avg bus bandwidth    : 2.1975\n"
-    "# Collective test concluded: all_reduce_perf\n"
-)
-OSU = (
-    "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_FLOAT.\n"
-    "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
-    "4                       3.25              2.50              4.00        1000\n"
-    "8                       3.50              3.00              4.50        1000\n"
-)
 IMAGENET = r"Epoch: \[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/\d+\]\s+Time +(?P<step_seconds>[\d.]+)"
 # per format: a text in its grammar, with values of our own, and numbers that stand in it
 SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
@@ -136,50 +106,12 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             ],
         )
     ],
-    "tf-cnn-benchmarks": [
-        (
-            "Step\tImg/sec\ttotal_loss\n1\timages/sec: 250.5 +/- 0.0 (jitter = 0.0)\t8.1\n"
-            "10\timages/sec: 251.5 +/- 0.4 (jitter = 1.1)\t7.9\ntotal images/sec: 1004.00\n",
-            [("process_images_per_s", 251.5, {"step": 10}), ("images_per_s", 1004, {})],
-        )
-    ],
-    "ddp-benchmark": [
-        (
-            json.dumps(DDP_REPORT),
-            [("step_seconds", 0.5, {"world_size": 2, "batch_per_rank": 32, "step": 1})],
-        )
-    ],
-    "itwinai": [
-        (
-            "name,nodes,epoch_id,time\nddp,2,1,33.5\nhorovod,2,1,34.5\n",
-            [("epoch_seconds", 33.5, {"world_size": 2, "epoch": 1})],
-        )
-    ],
     "csv": [
         (
             "backend,world_size,step,images_per_s,step_ms\nddp,2,0,100.5,20\nddp,2,1,,25\n",
             [
                 ("images_per_s", 100.5, {"world_size": 2, "step": 0}),
                 ("step_seconds", 0.025, {"step": 1}),
-            ],
-        )
-    ],
-    "nccl-tests": [
-        (
-            NCCL,
-            [
-                ("all_reduce_seconds", 20e-6, {"bytes": 32768, "world_size": 2}),
-                ("all_reduce_in_place_seconds", 18e-6, {"bytes": 32768}),
-                ("all_reduce_bus_bytes_per_s", 3.28e9, {"bytes": 65536}),
-            ],
-        )
-    ],
-    "osu": [
-        (
-            OSU,
-            [
-                ("all_reduce_seconds", 3.5e-6, {"bytes": 8, "world_size": 4}),
-                ("all_reduce_slowest_rank_seconds", 4.5e-6, {"bytes": 8}),
             ],
         )
     ],
@@ -338,12 +270,6 @@ RUN = "Train acc 0.9 loss 0.9, validation acc 0.{} loss 0.99 wall time {}s\n"
         ),
         ("horovod-synthetic", SYNTHETIC, [], "4 ranks: images_per_s 410 (n = 2; one rank times"),
         (
-            "tf-cnn-benchmarks",
-            SAMPLES["tf-cnn-benchmarks"][0][0],
-            ["--world-size", "4"],
-            "4 ranks: images_per_s 1004 (n = 1; mean over lines",
-        ),
-        (
             "dawnbench",
             TSV,
             ["--world-size", "8"],
@@ -355,7 +281,6 @@ RUN = "Train acc 0.9 loss 0.9, validation acc 0.{} loss 0.99 wall time {}s\n"
             ["--world-size", "8"],
             "run_seconds 12 (n = 3; median over runs",
         ),
-        ("ddp-benchmark", json.dumps(DDP_REPORT), [], "ddp, 2 ranks: step_seconds 0.375"),
     ],
 )
 def test_points_are_of_whole_runs(
@@ -385,17 +310,6 @@ def test_epochs_as_a_markdown_table(tmp_path: Path, capsys: pytest.CaptureFixtur
         "| --- | --- | --- |",
         "| 0 | 0.5 | 12.5 |",
     ]
-
-
-def test_one_rank_without_a_framework_is_no_ddp() -> None:
-    twice = [{"ranks": [0], "measurements": [s]} for s in (0.25, 0.5)]
-    report = {"distributed_backend": "gloo", "benchmark_results": [{"batch_size": 8}]}
-    report["benchmark_results"][0]["result"] = twice  # type: ignore[index]
-    found = values("ddp-benchmark", json.dumps(report))
-    assert dict(zip(found["backend"], found["value"], strict=True)) == {
-        "single": 0.25,
-        "ddp/gloo": 0.5,
-    }
 
 
 def test_each_rank_in_a_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -430,13 +344,6 @@ def test_each_rank_in_a_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFi
             [],
             "does not follow from",
         ),
-        (
-            "ddp-benchmark",
-            json.dumps(DDP_REPORT).replace("[0, 1]", '"01"'),
-            [],
-            "it is no JSON of",
-        ),
-        ("ddp-benchmark", json.dumps(DDP_REPORT), ["--batch", "64"], "it says batch_per_rank 32"),
     ],
 )
 def test_what_cannot_be_is_refused(
