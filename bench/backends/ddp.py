@@ -117,6 +117,10 @@ class DdpSession(Session):
     def no_sync(self) -> AbstractContextManager[object]:
         return self.model.no_sync()
 
+    @property
+    def broadcasts_buffers(self) -> bool:
+        return bool(self.model.will_sync_module_buffers())
+
     def sync_buffers(self) -> None:
         for buffer in self.model.buffers():
             dist.broadcast(buffer, 0)

@@ -66,6 +66,11 @@ class Session:
         """Forget the gradients: None, the default of torch's and Horovod's optimisers alike."""
         self.optimizer.zero_grad()
 
+    @property
+    def broadcasts_buffers(self) -> bool:
+        """Whether the next forward pass begins with rank 0's buffers on every rank."""
+        return False
+
     def sync_buffers(self) -> None:
         """Every rank gets rank 0's buffers, such as BatchNorm's: call before evaluation."""
 

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+    from bench.backends.protocol import Session
+
 
 class Observer:
     """Watches nothing; override what is to be watched. What that costs is part of the step."""
+
+    def session_ready(self, session: Session) -> None:
+        """Take the session that the loop has made; no step was taken yet."""
 
     def step_begin(self, step: int) -> None:
         """Before the batch is asked for; `step` counts from 0, warm-up included."""
@@ -39,6 +44,10 @@ class Observers(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
+
+    def session_ready(self, session: Session) -> None:
+        for observer in self._observers:
+            observer.session_ready(session)
 
     def step_begin(self, step: int) -> None:
         for observer in self._observers:

@@ -49,6 +49,7 @@ class Loop:
             network.compile()
         self.session = backend.wrap(network, optimizer, config)
         self.session.model.train()
+        self._observer.session_ready(self.session)
         # torch's come from the model's making on; what frameworks draw of these differs
         seed_beside_torch(config.seed)
         self._autocast = precision.autocast(config)

@@ -56,8 +56,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
     Every rank draws other weights, so that this fails where rank 0's are not sent to all.
     """
-    import torch
-
+    from bench.randomness import seed_all
     from bench.rig import Trial, assemble
 
     every: Any = {"parity_steps": range(STEPS), "parity_elements": ELEMENTS}
@@ -66,7 +65,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         assert rig.parity is not None
         pulse.enter("comparing")
         for _ in range(STEPS):
-            torch.manual_seed(config.seed)  # of a model that draws, such as with dropout
+            seed_all(config.seed)  # of a model that draws, such as with dropout
             rig.step()
             pulse.tick()
         facts = _facts(rig, rig.parity)
@@ -80,7 +79,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _repeated(batches: Iterator[Batch]) -> Iterator[Batch]:
-    return itertools.repeat(next(batches))
+    """Take one batch, then always another, by which gradients of the step before are seen."""
+    return itertools.chain([next(batches)], itertools.repeat(next(batches)))
 
 
 def _facts(rig: Rig, parity: Parity) -> dict[str, Any]:
