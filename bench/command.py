@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument import trace
@@ -22,7 +21,6 @@ from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
-from bench.lifecycle.stall import Board
 from bench.lifecycle.turn_table import TurnTable, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
@@ -117,17 +115,15 @@ def _live(
 ) -> int:
     """From here on every end of the run is recorded."""
     pulse = Pulse(make_screen(launch.rank, config))
-    board = Board(_board_folder(config, launch), config, launch)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()
     turns = turns_of(table, launch, config, counters)
-    ending = Ending(config, launch.rank, log, pulse, board, launcher, turns)
+    ending = Ending(config, launch.rank, log, pulse, launcher, turns)
     try:
         if launch.rank == 0:
             say(opening_line)
         on_interrupt(ending.signalled)
-        limit = config.stall_timeout_s
-        Watchdog(pulse, board, ending, launch.rank, launch.size, limit).start()
+        Watchdog(pulse, ending, config.stall_timeout_s).start()
         # a study's driver looks once, before its first run
         watch = Watch() if launch.rank == 0 and config.study is None else None
         # torch: after the threads are set and the input is known to be good
@@ -140,14 +136,6 @@ def _live(
     log_kept = launch.rank > 0 or ending.find_log()
     endings.alarm(config.stall_timeout_s)
     return 0 if passed and log_kept else FAILED
-
-
-def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:
-    if launch.size == 1:
-        return None
-    with contextlib.suppress(UsageError):
-        return launching.meeting_folder(launch, config.rendezvous_dir, config.log_path)
-    return None
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:

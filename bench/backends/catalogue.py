@@ -57,7 +57,6 @@ _ROWS = (
         env_prefixes=("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL"),
         interface_variable="GLOO_SOCKET_IFNAME",
         gloo_of="torch",
-        code_folders=("/torch/distributed/", "/torch/nn/parallel/"),
         on_one_rank="copies gradients through its buckets all the same",
         looks={
             "mpi": Look(colour="#0072B2", marker="o", marker_size=8.0, line_width=2.0),
@@ -88,7 +87,6 @@ _ROWS = (
         interface_variable="HOROVOD_GLOO_IFACE",
         gloo_of="horovod",
         nccl_inside="mpi_lib",
-        code_folders=("/horovod/",),
         cycles=True,
         on_one_rank="registers no hooks",
         looks={

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -19,7 +18,6 @@ from bench.lifecycle import loading
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
 __all__ += ["step_indices"]
 
-_T = TypeVar("_T")
 _MADE: dict[str, Callable[[RunConfig], Images]] = {
     "synthetic": Synthetic,
     "digits": Digits,
@@ -116,9 +114,8 @@ def batches(
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )
-    names_before = loading.names()
-    started = iter(loader)  # loading processes start here, not in the first step
-    loaded_batches = _without_mistakes(_without_names(started, config.num_workers, names_before))
+    # loading processes start here, not in the first step
+    loaded_batches = _without_mistakes(iter(loader))
     if config.preprocessing != "outside":
         return loaded_batches
     prepared = []
@@ -130,18 +127,6 @@ def batches(
 
 def _as_it_is(batch: Batch | UsageError) -> Batch | UsageError:
     return batch
-
-
-def _without_names(loaded: Iterator[_T], processes: int, before: frozenset[Any]) -> Iterator[_T]:
-    """Unlink the loading processes' names once each of them has made its first batch.
-
-    No process needs them after that, and after a kill -9 none could remove them. Each takes some
-    microseconds.
-    """
-    for number, batch in enumerate(loaded, 1):
-        if number == processes:
-            loading.unlink_names(before)
-        yield batch
 
 
 def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:

@@ -6,24 +6,23 @@ other ranks may be waiting for it, and the exit handlers of a broken world may w
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
 import signal
-import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.config import RunConfig, UsageError
 from bench.lifecycle import loading
-from bench.lifecycle.peers import ENDED, Launcher, loading_processes, ranks_of, state, vanished
+from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, vanished
 from bench.lifecycle.pulse import Pulse
-from bench.lifecycle.stall import Board, Report, explain, frames, place
 from bench.lifecycle.turns import Turns, TurnsBroken
 from bench.record import RunLog, append_event
 from bench.streams import say, show_cursor
@@ -46,14 +45,13 @@ class Ending:
         rank: int,
         log: RunLog,
         pulse: Pulse,
-        board: Board,
         launcher: Launcher | None,
         turns: Turns,
     ) -> None:
         self._processes = config.processes
         self._path = config.log_path
         self._rank, self._log, self._pulse = rank, log, pulse
-        self._board, self._launcher, self._turns = board, launcher, turns
+        self._launcher, self._turns = launcher, turns
         self._identity = _identity(self._path)
         self._leaving = threading.Lock()
         self._recorded = threading.Event()  # what is left is words for people
@@ -70,21 +68,15 @@ class Ending:
     def signalled(self, number: int) -> NoReturn:
         """A signal arrived."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
-            loading.unlink_names()
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
         if number == signal.SIGTERM and self.is_orphan():
             self.orphaned()
         self._leave(128 + number, lambda: self._record_signal(number))
 
-    def stalled(self, reports: Mapping[int, Report], silent_s: float) -> NoReturn:
-        """Nothing has happened for `silent_s`; `reports` are of the ranks that could write."""
-        local = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
-        # now, as those who are stopped will be continued
-        states = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in local}
-        shared = self._board.shared or self._processes == 1
-        causes = explain(reports, silent_s, self._processes, states, shared)
-        self._leave(FAILED, lambda: self._record_stall(causes))
+    def stalled(self, doing: str, silent_s: float) -> NoReturn:
+        """Nothing has happened for `silent_s`."""
+        self._leave(FAILED, lambda: self._record_stall(doing, silent_s))
 
     def orphaned(self) -> NoReturn:
         """The launcher is gone, so nothing else would end this rank."""
@@ -165,23 +157,19 @@ class Ending:
             show_cursor()
             say(f"interrupted by {name}")
 
-    def _record_stall(self, causes: list[tuple[int, str]]) -> None:
-        if self._rank and self._stall_is_recorded():
-            return
-        lines = [f"rank {rank}: {message}" for rank, message in causes]
+    def _record_stall(self, doing: str, silent_s: float) -> None:
+        message = f"no progress for {silent_s:.0f} s: {doing}"
+        say(f"rank {self._rank}: {message}; its stacks, innermost first:")
+        faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
         if not self._pulse.passed:
-            for rank, message in causes:
-                self._event(rank, "Stalled", message)
-            self._end(status=f"failed: {lines[0]}")
+            self._event(self._rank, "Stalled", message)
+        # the others show their stacks now, and one that leaves ends them all
+        time.sleep(RANK_0_SPEAKS_S if self._rank else _LOOKED_AROUND_S)
+        if not self._pulse.passed:
+            self._end(status=f"failed: rank {self._rank}: {message}")
         healthy = "where a healthy step, or the start, takes that long"
         say(f"nothing happens any more; {healthy}, use a larger --stall-timeout-s")
-        self._say(lines)
-        self._board.clear()
-
-    def _stall_is_recorded(self) -> bool:
-        with suppress(OSError):
-            return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
-        return False
+        self._say([f"rank {self._rank}: {message}"])
 
     def _record_orphaned(self) -> None:
         self._end(status="interrupted", reason="its launcher is gone")
@@ -232,7 +220,7 @@ def _remove_temporary() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now, with its loading processes, their semaphores and temporary files."""
+    """End the process now, with its loading processes and temporary files."""
     try:
         _remove_temporary()
         loading.stop()
@@ -266,8 +254,12 @@ def describe(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    places = list(traceback.walk_tb(error.__traceback__))
-    return place(frames(places[-1][0])) if places else "unknown place"
+    places = traceback.extract_tb(error.__traceback__)
+    if not places:
+        return "unknown place"
+    inside = Path(places[-1].filename).is_relative_to(Path.cwd())
+    file = os.path.relpath(places[-1].filename) if inside else places[-1].filename
+    return f"{file}:{places[-1].lineno} {places[-1].name}"
 
 
 def _identity(path: Path | None) -> Any:

@@ -1,17 +1,10 @@
-"""A rank's loading processes: they end with it, and none of their names stay in /dev/shm.
-
-multiprocessing gives semaphores names for processes that it spawns. It leaves their removal to the
-rank's end or to a process of its own, which a launcher kills with the rank's process group.
-"""
+"""A rank's loading processes: they end with it, however it ends."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
-import sys
-from collections.abc import Container
-from contextlib import suppress
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
@@ -54,32 +47,3 @@ def stop() -> None:
     """End this rank's loading processes; needs no lock, as any thread may be the last."""
     for child in loading_processes():
         child.kill()
-    unlink_names()
-
-
-def names() -> frozenset[Any]:
-    """Keys of what is named by now; what a data set of the user's has named is among it."""
-    return frozenset(_finalizers())
-
-
-def unlink_names(kept: Container[Any] = ()) -> None:
-    """Remove the semaphores' names, but for the keys `kept`; who has opened one still has it."""
-    module = sys.modules.get("multiprocessing.synchronize")
-    tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", 0)
-    fd = getattr(tracker, "_fd", None)
-    for key, finalizer in list(_finalizers().items()):
-        if module is None or getattr(finalizer, "_callback", None) is not module.SemLock._cleanup:
-            continue
-        if key in kept or _finalizers().pop(key, None) is None:
-            continue  # or another thread was faster
-        (name,) = finalizer._args
-        with suppress(OSError):
-            module.sem_unlink(name)
-        with suppress(OSError):  # the process that removes forgotten names may be gone
-            if fd is not None:
-                os.write(fd, f"UNREGISTER:{name}:semaphore\n".encode())
-
-
-def _finalizers() -> dict[Any, Any]:
-    """What multiprocessing does at the end; a name's removal is one of its calls."""
-    return getattr(sys.modules.get("multiprocessing.util"), "_finalizer_registry", {})

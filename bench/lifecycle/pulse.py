@@ -18,6 +18,15 @@ class Beat:
     batches: int | None = None
     steps: int | None = None
 
+    @property
+    def doing(self) -> str:
+        """Say what is not finished."""
+        if self.batches is None or self.steps is None:
+            return self.phase
+        if self.batches > self.steps:
+            return f"in step {self.steps + 1}"
+        return f"waiting for its batch of step {self.batches + 1}"
+
 
 class Pulse:
     """Written by the main thread, read by the watchdog; reads the loop's own counters."""

@@ -140,7 +140,8 @@ class _Images:
         self.calls += 1
         if self.calls == AT + 1:  # the first was for trying it out
             happen(*OF_DATA)
-        return torch.ones(len(indices), 3, self.size, self.size), torch.tensor(indices) % 10
+        pixels = torch.linspace(0, 1, 3 * self.size**2).view(3, self.size, self.size)
+        return pixels.repeat(len(indices), 1, 1, 1), torch.tensor(indices) % 10
 
 
 def model(classes: int) -> nn.Module:

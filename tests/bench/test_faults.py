@@ -35,8 +35,7 @@ TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:
 TINY += ["--image-size", "8", "--batch-per-rank", "4", "--windows", "1000000"]
 HERE = r"\(tests/bench/faulty\.py:\d+ \S+\)"
 GONE = r"its process \d+ on \S+ is gone: killed, or ended by code that tells nobody"
-LOADING = r"loading process \d+ is sleeping \(\S+:\d+ \S+\)"
-WAITING = r"; meanwhile rank 0: waiting in the exchange of step 6 \(\S+:\d+ \S+\)"
+STALLED = r"no progress for \d+ s: in step 6"
 
 # fault in rank 1 -> what the log says of that rank
 CAUSES = {
@@ -46,9 +45,9 @@ CAUSES = {
     "sys.exit(0)": rf"SystemExit: sys\.exit\(0\) was called {HERE}",
     "os._exit(0)": GONE,
     "SIGKILL": GONE,
-    "SIGSTOP": rf"no sign of life for \d+ s \(its process \d+ is stopped\){WAITING}",
-    "hung model": rf"no progress for \d+ s: in step 6 {HERE}{WAITING}",
-    "hung loader": rf"no progress for \d+ s: waiting for its batch of step 6, {LOADING}{WAITING}",
+    "SIGSTOP": STALLED,
+    "hung model": STALLED,
+    "hung loader": r"no progress for \d+ s: (in|waiting for its batch of) step 6",
     # torch's own word comes in the main thread, wherever that is; a connection to the process may
     # break first, with or without words
     "killed loader": r"\w+Error"
@@ -156,8 +155,11 @@ def test_a_fault_is_told(
     print(f"\n| {' | '.join(row)} | exit code {ended.code} |")
     assert ended.code != 0
     assert ended.run.state == "failed", ended.output
-    cause = CAUSES[fault] if rank else CAUSES[fault].replace("meanwhile rank 0", "meanwhile rank 1")
-    assert re.fullmatch(f"rank {rank}: {cause}", reason), ended.output
+    # a rank that is late cannot be told from those that wait for it but by the stacks
+    who = r"\d" if CAUSES[fault].startswith("no progress") else str(rank)
+    assert re.fullmatch(f"rank {who}: {CAUSES[fault]}", reason), ended.output
+    if fault == "hung model":
+        assert re.search(r'File ".*/tests/bench/faulty\.py", line \d+ in happen', ended.output)
     assert fault != "raise" or f"\n{CAUSES[fault]}\n" in ended.output, "the traceback's last line"
     assert ended.seconds < limit_s(fault) + SPARE_S
     assert ended.left == []
@@ -185,8 +187,8 @@ def test_one_process_never_leaves_with_0(fault: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "doing"),
     [
-        ("hung loader", f"waiting for its batch of step 6, {LOADING}"),
-        ("hung factory", f"loading data {HERE}"),
+        ("hung loader", "waiting for its batch of step 6"),
+        ("hung factory", "loading data"),
     ],
 )
 def test_one_process_that_hangs_is_ended(fault: str, doing: str, tmp_path: Path) -> None:
@@ -197,15 +199,8 @@ def test_one_process_that_hangs_is_ended(fault: str, doing: str, tmp_path: Path)
     assert ended.seconds < limit_s(fault) + SPARE_S
     cause = rf"rank 0: no progress for \d+ s: {doing}"
     assert re.fullmatch(cause, str(ended.run.problem)), ended.output
+    assert f"error: {ended.run.problem}" in ended.output
     assert ended.left == []
-
-
-def test_the_user_is_told_on_standard_error_too(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    ended = play(mpirun(2, *words("hung factory", "ddp/gloo", log)), "hung factory", 1, log)
-    assert ended.code != 0
-    cause = rf"no progress for \d+ s: loading data {HERE}; meanwhile rank 0: starting ddp/gloo"
-    assert re.search(f"error: rank 1: {cause}", ended.output)
 
 
 LAUNCHERS = {

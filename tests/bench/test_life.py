@@ -241,7 +241,7 @@ def test_a_run_that_hangs_after_its_end_keeps_its_record(tmp_path: Path) -> None
     log = tmp_path / "run.jsonl"
     done = ends("hung at the close", log)
     assert done.returncode == 1
-    hung = r"error: rank 0: no progress for \d+ s: closing \(tests/bench/faulty.py"
+    hung = r"error: rank 0: no progress for \d+ s: closing"
     assert re.search(hung, done.stderr)
     assert read_run(log).problem is None
 
@@ -265,7 +265,6 @@ def test_horovods_thread_that_died_is_noticed(tmp_path: Path) -> None:
     limited = f"ulimit -v 5000000; exec {shlex.join(words)}"
     done = run([*mpirun(2)[:-1], "bash", "-c", limited], NO_FAULT)
     assert done.returncode != 0
-    what = "all ranks wait for each other, so what carries the exchange has stopped"
     # on a busy machine Horovod may find out first
-    noticed = f"{what}: rank 0,1: waiting in", "HorovodInternalError: Horovod has been shut down"
-    assert any(words in str(read_run(log).problem) for words in noticed)
+    noticed = r"no progress for \d+ s: in step", "HorovodInternalError: Horovod has been shut down"
+    assert any(re.search(words, str(read_run(log).problem)) for words in noticed)
