@@ -30,12 +30,12 @@ pytestmark = pytest.mark.ranks
 STALL_S = 20.0  # the model's module has imported what the first step needs, step by step
 LOADER_STALL_S = 60.0  # loading processes import torch first, all of them at once
 SPARE_S = 30.0  # a busy machine lets a rank's last words, and its launcher, take their time
-CELLS = ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
+
 TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
 TINY += ["--image-size", "8", "--batch-per-rank", "4", "--windows", "1000000"]
 HERE = r"\(tests/bench/faulty\.py:\d+ \S+\)"
 GONE = r"its process \d+ on \S+ is gone: killed, or ended by code that tells nobody"
-STALLED = r"no progress for \d+ s: in step 6"
+STALLED = r"no progress for \d+ s: in step \d"
 
 # fault in rank 1 -> what the log says of that rank
 CAUSES = {
@@ -47,7 +47,7 @@ CAUSES = {
     "SIGKILL": GONE,
     "SIGSTOP": STALLED,
     "hung model": STALLED,
-    "hung loader": r"no progress for \d+ s: (in|waiting for its batch of) step 6",
+    "hung loader": r"no progress for \d+ s: (in|waiting for its batch of) step \d",
     # torch's own word comes in the main thread, wherever that is; a connection to the process may
     # break first, with or without words
     "killed loader": r"\w+Error"
@@ -187,7 +187,7 @@ def test_one_process_never_leaves_with_0(fault: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "doing"),
     [
-        ("hung loader", "waiting for its batch of step 6"),
+        ("hung loader", r"waiting for its batch of step \d"),
         ("hung factory", "loading data"),
     ],
 )
