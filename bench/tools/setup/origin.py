@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 
-# pip notes where it took a wheel from: a folder named after a key, of the cache or a wheelhouse
+# pip notes where it took a wheel from: a folder named after a key, of the cache
 _OF_RECIPE = re.compile(r"/[0-9a-f]{16}/horovod-[^/]*\.whl$")
 
 
