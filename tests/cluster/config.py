@@ -10,7 +10,6 @@ from pathlib import Path
 NODES = ("n1", "n2", "n3", "n4")
 LOGIN = "login"
 CPUS = 4  # of each node, whatever the machine has: Slurm is told to believe it
-GPUS = 4  # of each node, in name only
 MEMORY_MB = 64000  # of each node, in name only: a job that asks for no less is never held to it
 LOST_S = 12  # a node that has been silent for so long is down
 
@@ -73,12 +72,9 @@ def hosts() -> str:
 
 
 def gres_conf() -> str:
-    """Devices that stand for GPUs, so that requests for GPUs can be tried."""
-    lines = [f"NodeName=n[1-{len(NODES)}] Name=gpu File={HOME}/gpu[0-{GPUS - 1}]"]
-    lines += [
-        f"NodeName={other.names} Name=gpu Count={other.gpus}" for other in _kinds() if other.gpus
-    ]
-    return "\n".join(lines) + "\n"
+    """GPUs of other clusters' nodes, in number only."""
+    having = [other for other in _kinds() if other.gpus]
+    return "".join(f"NodeName={other.names} Name=gpu Count={other.gpus}\n" for other in having)
 
 
 def _kinds() -> list[Elsewhere]:
@@ -100,8 +96,7 @@ def _elsewhere() -> str:
 
 
 def slurm_conf(now: float) -> str:
-    """One cluster, two partitions (jobs in `urgent` push those in `main` aside), no accounting;
-    `now` in seconds since 1970.
+    """One cluster without accounting; `now` in seconds since 1970.
 
     Job numbers go on from one cluster to the next, so that a study's folder can outlive the
     cluster.
@@ -128,24 +123,16 @@ SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 DefMemPerCPU={MEMORY_MB // CPUS}
-# a step that takes more memory than it was given ends; without cgroups, which not every machine
-# lends, by looking each second
-JobAcctGatherType=jobacct_gather/linux
-JobAcctGatherFrequency=task=1
-JobAcctGatherParams=OverMemoryKill
 MpiDefault=none
 TmpFS=/tmp
 GresTypes=gpu
 JobCompType=jobcomp/filetxt
 JobCompLoc={LOGS}/jobs.txt
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
 ReturnToService=2
 SlurmdTimeout={LOST_S}
 KillWait=5
-NodeName={nodes} CPUS={CPUS} RealMemory={MEMORY_MB} Gres=gpu:{GPUS} State=UNKNOWN
-PartitionName=main Nodes={nodes} Default=YES PriorityTier=1
-PartitionName=urgent Nodes={nodes} PriorityTier=2
+NodeName={nodes} CPUS={CPUS} RealMemory={MEMORY_MB} State=UNKNOWN
+PartitionName=main Nodes={nodes} Default=YES
 # the nodes of other clusters
 ResumeProgram=/bin/true
 SuspendProgram=/bin/true

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.cluster import config, namespace, node
 
@@ -70,23 +71,15 @@ def start() -> None:
 
 def _spawn(program: str, *arguments: str, user: str | None = None) -> None:
     with (config.LOGS / f"{program}.out").open("w") as out:
-        process = subprocess.Popen(
-            [program, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            user=user,
-            group=user,
-            extra_groups=[] if user else None,
-        )
+        who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if user else {}
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+        process = subprocess.Popen([program, *arguments], **streams, **who)
     process.returncode = 0  # the sandbox's first process reaps it, whoever that is
 
 
 def _start_munge() -> None:
-    private, public = (
-        config.HOME / "munge",
-        Path("/run/munge"),
-    )  # clients look there unless told otherwise
+    # clients look in the second unless told otherwise
+    private, public = config.HOME / "munge", Path("/run/munge")
     for folder, mode in ((private, 0o700), (public, 0o755)):
         folder.mkdir()
         folder.chmod(mode)
@@ -101,12 +94,8 @@ def _start_munge() -> None:
         "pid-file": private / "pid",
         "seed-file": private / "seed",
     }
-    _spawn(
-        "munged",
-        "--foreground",
-        *(f"--{name}={path}" for name, path in places.items()),
-        user="munge",
-    )
+    words = (f"--{name}={path}" for name, path in places.items())
+    _spawn("munged", "--foreground", *words, user="munge")
     deadline = time.monotonic() + _UP_S
     while not (public / "munge.socket.2").exists():
         if time.monotonic() > deadline:
@@ -134,9 +123,8 @@ def wait_idle(nodes: tuple[str, ...], limit_s: float) -> None:
 def logs(lines: int = 15) -> str:
     """The last lines of every log."""
     parts = []
-    for path in sorted(
-        config.LOGS.glob("*.out")
-    ):  # the daemons say the same in files of their own, with the time
+    # the daemons say the same in files of their own, with the time
+    for path in sorted(config.LOGS.glob("*.out")):
         text = path.read_text(errors="replace").splitlines()[-lines:]
         parts += [f"== {path.name}", *text] if text else []
     return "\n".join(parts)

@@ -7,8 +7,6 @@ is left behind.
 
 from __future__ import annotations
 
-import os
-import stat
 import subprocess
 import sys
 import time
@@ -18,18 +16,8 @@ from pathlib import Path
 from tests.cluster import config
 
 ROOT = Path(__file__).parents[2]
-_UNSHARE = (
-    "unshare",
-    "--net",
-    "--mount",
-    "--uts",
-    "--ipc",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
-    "--",
-)
+_SPACES = ("--net", "--mount", "--uts", "--ipc", "--pid", "--mount-proc")
+_UNSHARE = ("unshare", *_SPACES, "--fork", "--kill-child", "--")
 
 
 def apart(command: Sequence[str]) -> list[str]:
@@ -49,25 +37,14 @@ def call(*words: str) -> None:
 def make_login() -> None:
     """Inside new namespaces: the login node's name, files and bridge."""
     call("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
-    for folder in (
-        config.HOME,
-        config.LOGS,
-        config.SHARED,
-        config.KEPT,
-        config.HOME / "state",
-        config.HOME / "nodes",
-    ):
-        folder.mkdir()
+    config.HOME.mkdir()
+    for name in (config.LOGS, config.SHARED, config.KEPT, "state", "nodes"):
+        (config.HOME / name).mkdir()
     config.SLURM_CONF.write_text(config.slurm_conf(time.time()))
     (config.HOME / "gres.conf").write_text(config.gres_conf())
-    for number in range(config.GPUS):
-        os.mknod(
-            config.HOME / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3)
-        )  # as /dev/null
     _bind_text(config.hosts(), Path("/etc/hosts"))
-    _bind_text(
-        "hosts: files\npasswd: files\ngroup: files\nshadow: files\n", Path("/etc/nsswitch.conf")
-    )  # no name server to ask
+    services = ("hosts", "passwd", "group", "shadow")  # no name server to ask
+    _bind_text("".join(f"{name}: files\n" for name in services), Path("/etc/nsswitch.conf"))
     config.LOGIN_NET.touch()
     call("mount", "--bind", "/proc/self/ns/net", str(config.LOGIN_NET))
     call("hostname", config.LOGIN)
@@ -85,32 +62,12 @@ def make_node(name: str) -> None:
     call("hostname", name)
     call("ip", "link", "set", "lo", "up")
     card = ("eth0", "address", config.hardware_address(name))
-    call(
-        "ip",
-        "link",
-        "add",
-        *card,
-        "type",
-        "veth",
-        "peer",
-        "name",
-        link(name),
-        "netns",
-        str(config.LOGIN_NET),
-    )
+    peer = ("type", "veth", "peer", "name", link(name), "netns", str(config.LOGIN_NET))
+    call("ip", "link", "add", *card, *peer)
     call("ip", "addr", "add", f"{config.address(name)}/24", "dev", "eth0")
     call("ip", "link", "set", "eth0", "up")
-    call(
-        "nsenter",
-        f"--net={config.LOGIN_NET}",
-        "ip",
-        "link",
-        "set",
-        link(name),
-        "master",
-        config.BRIDGE,
-        "up",
-    )
+    of_login = ("nsenter", f"--net={config.LOGIN_NET}", "ip", "link", "set")
+    call(*of_login, link(name), "master", config.BRIDGE, "up")
     call("mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
     call("mount", "-t", "tmpfs", "tmpfs", "/tmp")
     for number, path in enumerate(below_tmp()):
@@ -133,8 +90,5 @@ def below_tmp() -> list[Path]:
     """This checkout and its environment, as far as a node's own /tmp would hide them: nodes are
     given them back.
     """
-    return [
-        path
-        for path in dict.fromkeys((ROOT.resolve(), Path(sys.prefix).resolve()))
-        if Path("/tmp") in path.parents
-    ]
+    paths = {ROOT.resolve(), Path(sys.prefix).resolve()}
+    return sorted(path for path in paths if Path("/tmp") in path.parents)

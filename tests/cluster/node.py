@@ -61,16 +61,8 @@ def inside(name: str) -> list[str]:
     pid = _pid(name)
     # the note is of the process that made the namespaces, and only its children are in the new
     # process namespace
-    return [
-        "nsenter",
-        f"--target={pid}",
-        "--mount",
-        "--net",
-        "--uts",
-        "--ipc",
-        f"--pid=/proc/{pid}/ns/pid_for_children",
-        "--",
-    ]
+    spaces = ["--mount", "--net", "--uts", "--ipc", f"--pid=/proc/{pid}/ns/pid_for_children"]
+    return ["nsenter", f"--target={pid}", *spaces, "--"]
 
 
 def _pid_file(name: str) -> Path:

@@ -80,27 +80,14 @@ class Step:
             self.output = self._process.communicate(timeout=limit_s)[0]
         except subprocess.TimeoutExpired:
             timed_out = True
-            self._process.terminate()
-            try:
-                self.output = self._process.communicate(timeout=_GRACE_S)[0]
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self.output = self._process.communicate()[0]
+            self._process.kill()
+            self.output = self._process.communicate()[0]
         self.log.with_suffix(".out").write_text(self.output)
-        facts = {
-            "timed_out": timed_out,
-            "limit_s": limit_s,
-            "interrupted": False,
-            "said": self.output.splitlines(),
-        }
+        facts: dict[str, object] = {"timed_out": timed_out, "limit_s": limit_s}
+        facts |= {"interrupted": False, "said": self.output.splitlines()}
         self.log.touch()
-        append_event(
-            self.log,
-            "exit",
-            code=self._process.returncode,
-            wall_s=time.monotonic() - self._started,
-            **facts,
-        )
+        facts |= {"code": self._process.returncode, "wall_s": time.monotonic() - self._started}
+        append_event(self.log, "exit", **facts)
         return recorded_once(self.log)
 
 
