@@ -22,10 +22,10 @@ endef
 
 # Inside the test cluster: nothing of it depends on the cluster being ours.
 define slurm_demo
-rm -f "$(RESULTS)/demo/report.md"; \
-python -m slurm submit demo --site tests/cluster/demo.toml --results "$(RESULTS)" || exit; \
-python -m slurm wait demo --site tests/cluster/demo.toml --results "$(RESULTS)"; code=$$?; \
-ls "$(RESULTS)/demo/report.md" || code=1; exit $$code
+rm -f "$(RESULTS)/smoke/report.md"; \
+python -m slurm submit smoke --site testcluster --results "$(RESULTS)" || exit; \
+python -m slurm wait smoke --site testcluster --results "$(RESULTS)"; code=$$?; \
+ls "$(RESULTS)/smoke/report.md" || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
@@ -65,7 +65,7 @@ cluster: setup ## start a Slurm of four nodes on this machine and a shell on it 
 test-cluster: setup ## run the tests that need it, inside it (root)
 	$(RUN) python -m tests.cluster -- python -m pytest -m cluster tests/cluster
 
-slurm-demo: setup ## start that Slurm, submit a study at 1, 2 and 4 nodes, wait, report (root; at most 15 min on 2 cores)
+slurm-demo: setup ## start that Slurm, submit a study at 1 and 2 nodes, wait, report (root; at most 15 min on 2 cores)
 	@$(RUN) python -m tests.cluster -- bash -c '$(slurm_demo)'
 
 clean: ## remove the environment and all caches of this folder, but never results

@@ -29,10 +29,10 @@ from slurm.together import together
 # sd of the log ratio of two runs of a launch, pooled over this project's own studies of real
 # training on shared machines of two cores: by turns `local`, `local-another-boot`,
 # `local-transports`, `handwritten`, `precision`, `aa` and `injected` (0.1 to 2.0 %, 76 degrees
-# of freedom), by separate launches `exposed`, `overlap` and `idle-engine` (36). Nodes of one's own
-# may do better: a pilot shows it.
+# of freedom), by separate launches `exposed` and `overlap` (32). Nodes of one's own may do
+# better: a pilot shows it.
 ASSUMED_NOISE_BY_TURNS = 0.011
-ASSUMED_NOISE_APART = 0.047
+ASSUMED_NOISE_APART = 0.045
 _MOST_LOGS = 200  # of another study: enough for a median, and read in a second
 _WORK = ("model", "dataset", "image_size", "device", "precision", "compile")
 _STEPS = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")

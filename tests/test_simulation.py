@@ -83,4 +83,4 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
 
 def test_a_folder_without_enough_blocks_is_refused() -> None:
     with pytest.raises(SystemExit, match="no comparison of 6 blocks; name studies that have"):
-        main([str(ROOT / "results" / "demo"), "--out", "/nowhere"])
+        main([str(ROOT / "results" / "batch-lr"), "--out", "/nowhere"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from pathlib import Path
 
 from bench.study.folder import RESULTS
 from bench.study.power import POWER
@@ -12,6 +13,8 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.study import Analysis
 from plots.report.format import Markdown, clean, count
 from plots.report.verdicts import prospect
+
+_STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 
 
 def onward(a: Analysis) -> Markdown:
@@ -42,11 +45,14 @@ def _onward(a: Analysis) -> str:
 
 
 def _study(a: Analysis) -> str:
-    """What the command takes: a shipped study's name, since nothing is added to its folder; else
-    the folder that `python -m slurm` uses by default. A page is the same wherever it is made.
+    """Name what the command takes: a shipped study by its name, or by its folder where it is among
+    the results alone; else the folder that `python -m slurm` uses by default. A page is the same
+    wherever it is made.
     """
     name = a.loaded.study.name
-    where = name if a.loaded.shipped else f"{RESULTS}/{name}"
+    where = f"{RESULTS}/{name}"
+    if a.loaded.shipped:
+        where = name if (_STUDIES / f"{name}.toml").exists() else f"results/{name}"
     return shlex.quote(clean(where)).replace("`", "'")
 
 

@@ -11,7 +11,6 @@ from bench.study.files import read_study
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse import steady_state
 from tests.bench.study.test_stats import KNOWN, binomial_tolerance, noise
-from tests.plots import steadiness
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,17 +75,6 @@ def test_what_all_runs_share_is_found_though_none_shows_it_alone() -> None:
     assert b.over_first.ratio == pytest.approx(np.exp(wobble[0].mean() - 0.02))
     assert b.holm_p == pytest.approx(2 * scipy.stats.ttest_1samp(wobble[0] - 0.02, 0).pvalue)
     assert (c.runs, c.judged_runs, c.over_first) == (2, 0, None)
-
-
-def test_the_power_that_the_page_on_plots_prints_is_what_the_simulation_gives() -> None:
-    page = (ROOT / "plots/README.md").read_text()
-    printed = [
-        line
-        for line in page.splitlines()
-        if line.startswith(tuple(f"| {s} |" for s in steadiness.SCENES))
-    ]
-    assert len(printed) == len(steadiness.SCENES)
-    assert steadiness.row("a warm-up that makes the mean 2.7 % longer") in printed
 
 
 @pytest.mark.parametrize(

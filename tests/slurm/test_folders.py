@@ -38,7 +38,8 @@ def test_every_command_and_the_makefile_and_the_readme_name_one_folder(call: Cal
 
 
 @pytest.mark.parametrize(
-    "words", [["run", "local"], ["submit", "demo", "--site", "tests/cluster/demo.toml"]]
+    "words",
+    [["run", "local"], ["submit", "emulated-cluster", "--site", "tests/cluster/shaped.toml"]],
 )
 def test_commands_that_would_add_runs_refuse_in_one_line(call: Calls, words: list[str]) -> None:
     line = call.refuse(*words, "--results", "results", "--blocks", "20")

@@ -130,7 +130,7 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     assert default.source.startswith(f"a paired sd of 1.1 % assumed, {where}")
     assert apart.sd == ASSUMED_NOISE_APART
     where = "as by separate launches on shared machines; "
-    assert apart.source.startswith(f"a paired sd of 4.7 % assumed, {where}")
+    assert apart.source.startswith(f"a paired sd of 4.5 % assumed, {where}")
     assert of_site.source.startswith("a paired sd of 2 % assumed, by the site file; ")
     assert noise(statuses, study, 0.03, 0.02) == Noise(0.03, "a paired sd of 3 % assumed")
 
@@ -160,7 +160,7 @@ def test_a_site_that_cannot_take_turns_is_priced_as_one(
     ("assumed", "studies"),
     [
         (ASSUMED_NOISE_BY_TURNS, BY_TURNS),
-        (ASSUMED_NOISE_APART, ("exposed", "overlap", "idle-engine")),
+        (ASSUMED_NOISE_APART, ("exposed", "overlap")),
     ],
 )
 def test_the_assumed_noise_is_what_shared_machines_have_shown(
@@ -210,10 +210,17 @@ def test_the_price_learns_from_finished_runs_and_says_so(tmp_path: Path) -> None
         open_work(StudyOptions(study="smoke", site="testcluster", results=tmp_path)), None
     )
     assert again[-2].endswith("(run time 41 s measured in 4 runs)")
-    other = lines(open_work(StudyOptions(study="demo", site="testcluster", results=tmp_path)), None)
+    other = lines(
+        open_work(StudyOptions(study="emulated-cluster", site="testcluster", results=tmp_path)),
+        None,
+    )
     assert other[-2].endswith("(run time 41 s measured in 4 runs of smoke, which is other work)")
     elsewhere = lines(
-        open_work(StudyOptions(study="demo", site="tests/cluster/demo.toml", results=tmp_path)),
+        open_work(
+            StudyOptions(
+                study="emulated-cluster", site="tests/cluster/shaped.toml", results=tmp_path
+            )
+        ),
         None,
     )
     assert elsewhere[-2].endswith("s a run assumed)")

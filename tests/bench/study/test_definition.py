@@ -275,11 +275,9 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_study("locl")
     assert str(caught.value) == (
-        "'locl' is neither a shipped study (aa, aa-emulated, batch, batch-lr, check, check-gpu, "
-        "cifar10, compile, compression, demo, emulated, emulated-cluster, emulated-short, "
-        "emulated-strong, exercise, exposed, "
-        "handwritten, handwritten-emulated, idle-engine, injected, local, local-transports, "
-        "one-gpu, overlap, precision, smoke, strong, svhn, sync-async, "
+        "'locl' is neither a shipped study (aa, batch, batch-lr, cifar10, emulated, "
+        "emulated-cluster, emulated-short, emulated-strong, exercise, exposed, "
+        "handwritten, local, local-transports, one-gpu, overlap, smoke, strong, sync-async, "
         "time-to-accuracy, weak), "
         "nor the path of a .toml file or of a study's folder; did you mean 'local'?"
     )
