@@ -25,11 +25,6 @@ _LAUNCH_PREFIXES = (
 _UNBOUND = ("--bind-to", "none", "--oversubscribe", sys.executable)
 
 
-def thorough(*values: Any) -> Any:
-    """One more combination of what others try: `make test-thorough` runs it."""
-    return pytest.param(*values, marks=pytest.mark.thorough)
-
-
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """A clean environment in which a launcher of the virtual environment works, also for root."""
     # not items(): pytest changes a variable of its own while a test's thread reads them all

@@ -303,7 +303,6 @@ def on_the_stubs_gpu(classes: int) -> torch.nn.Module:
 
 
 @pytest.mark.ranks
-@pytest.mark.thorough
 def test_from_the_clocks_of_a_stub_to_the_report(tmp_path: Path) -> None:
     log = tmp_path / "study" / "run.jsonl"
     words = [*SHORT, "--backend", "ddp", "--sysfs", str(tmp_path), "--log-path", str(log)]
@@ -323,7 +322,6 @@ def test_from_the_clocks_of_a_stub_to_the_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.thorough
 def test_where_nothing_counts_the_report_says_why(tmp_path: Path) -> None:
     for core in os.sched_getaffinity(0):
         (tmp_path / f"none/devices/system/cpu/cpu{core}/node3").mkdir(parents=True)
