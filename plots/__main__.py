@@ -41,19 +41,6 @@ class MakeReport(Command):
             print(line)
 
 
-class LookSettled(Command):
-    """Print the primary comparison's verdict; exit code 0 if settled, 1 if more may help."""
-
-    folder: StudyPath
-
-    def run(self) -> int:
-        from plots.report.settled import settled
-
-        done, line = settled(self.folder)
-        print(line)
-        return 0 if done else 1
-
-
 def _inches(text: str) -> float | None:
     """'3.5in' or '178mm'. Raises UsageError for another unit, and what no page is wide."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", text)
@@ -69,7 +56,11 @@ class DrawFigure(Command):
     example: ClassVar[str] = (
         "python -m plots figure ratio results/local -o ratio.pdf --preset paper"
     )
-    name: str = option(..., "as in the report's figures/, such as ratio", shown=Shown("NAME"))
+    name: str = option(
+        ...,
+        "as in the report's figures/; or collectives, of a folder of logs",
+        shown=Shown("NAME"),
+    )
     folder: StudyPath
     out: NewFile = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
     preset: Literal["page", "paper", "slide"] = option("page", "paper: a column of 3.5 inches")
@@ -94,6 +85,11 @@ class DrawFigure(Command):
             if not re.fullmatch("#[0-9a-fA-F]{6}", text):
                 raise UsageError(f"--colour {cell}={text}: no colour; write six digits, as #0072b2")
         look |= {"title": self.title, "labels": labels, "colours": colours}
+        if self.name == "collectives":
+            from plots.report.figures.collectives import draw_folder
+
+            print(draw_folder(self.folder, self.out, self.dpi))
+            return
         from plots.report.write import draw_one
 
         print(draw_one(self.name, self.folder, self.out, self.preset, **look))
@@ -135,23 +131,6 @@ class ArchiveLogs(Command):
         from plots.bundle.pack import archive_logs
 
         print(archive_logs(self.folder))
-
-
-class DrawCollectives(Command):
-    """Draw logs of `python -m bench collectives`: time and bus bandwidth against bytes."""
-
-    logs: tuple[Path, ...] = option(
-        ..., "one log of each cell", min_length=1, shown=Shown("LOG", nargs="*")
-    )
-    out: Path = option(Path(), "folder to write to")
-
-    def run(self) -> None:
-        from bench.study.collectives import read_each
-        from plots.report.figures import collectives, save
-
-        tables = read_each([*self.logs])
-        for path in save({"collectives": collectives.draw(tables)}, self.out):
-            print(path)
 
 
 class ExportStudy(Command):
@@ -221,11 +200,9 @@ PROGRAM = Group(
     "Turn run logs into statistics, figures and a report; needs no torch.",
     example="python -m plots report results/local",
     report=MakeReport,
-    settled=LookSettled,
     figure=DrawFigure,
     bundle=PackBundle,
     archive=ArchiveLogs,
-    collectives=DrawCollectives,
     export=ExportStudy,
     compare=CompareStudies,
     **{"import": ImportLogs},

@@ -58,12 +58,12 @@ class Standing:
 
 def look(folder: Path) -> tuple[str, bool]:
     """The verdict on the primary so far, a line, and whether that settles it."""
-    command = [sys.executable, "-m", "plots", "settled", str(folder)]
+    command = [sys.executable, "-m", "plots.report.settled", str(folder)]
     # in a session of its own: Ctrl-C lets it come to its end
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     line = " ".join(done.stdout.split())
     if done.returncode not in (0, 1) or not line:
-        ended = f"plots settled {folder} ended with exit code {done.returncode}"
+        ended = f"the look at {folder} ended with exit code {done.returncode}"
         raise UsageError(f"{ended}, so nobody knows whether to go on; its own message is above")
     return line, done.returncode == 0
 

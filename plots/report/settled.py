@@ -1,13 +1,20 @@
-"""Whether a study's primary comparison is settled, and its line: for who adds launches until so."""
+"""Whether a study's primary comparison is settled: python -m plots.report.settled STUDY.
+
+For a loop that adds launches until it is: a line, and exit code 0 if settled, 1 if not, 2 for bad
+input.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+from bench.shell import reported
 from plots.analyse.comparison import compare
 from plots.analyse.points import ranks, tabulate
 from plots.analyse.runs import load, require
 from plots.report.verdicts import line, prospect
+from plots.require import require_folder
 
 
 def settled(folder: Path) -> tuple[bool, str]:
@@ -21,3 +28,18 @@ def settled(folder: Path) -> tuple[bool, str]:
     where = ", ".join([ranks(c.world_size), *filter(None, [c.transport]), *c.words])
     words = [f"{line(c)} ({where}, n = {c.paired.n})", prospect(c)]
     return c.settled, ". ".join(filter(None, words))
+
+
+def main(words: list[str]) -> int:
+    """Print the line of the study that `words` name; return the exit code."""
+
+    def say() -> int:
+        done, text = settled(require_folder(Path(words[0])))
+        print(text)
+        return 0 if done else 1
+
+    return reported(say)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

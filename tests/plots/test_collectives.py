@@ -44,14 +44,15 @@ def test_cells_markers_and_fitted_lines(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good, bad = log(tmp_path, "ddp/mpi"), log(tmp_path, "ddp/gloo", status="failed: 1 result")
-    assert main(["collectives", str(good), "--out", str(tmp_path / "out")]) == 0
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
-        "collectives.png",
-        "collectives.svg",
-    ]
-    assert main(["collectives", str(good), str(good)]) == 2
-    assert main(["collectives", str(bad)]) == 2
-    twice, failed = capsys.readouterr().err.splitlines()
-    assert twice == f"error: {tmp_path}: 2 logs of 1 cells and numbers of ranks; leave one of each"
+    for name in ("good", "bad", "empty"):
+        (tmp_path / name).mkdir()
+    log(tmp_path / "good", "ddp/mpi")
+    log(tmp_path / "bad", "ddp/gloo", status="failed: 1 result")
+    out = tmp_path / "collectives.svg"
+    assert main(["figure", "collectives", str(tmp_path / "good"), "-o", str(out)]) == 0
+    assert out.read_text().startswith("<?xml")
+    for name in ("bad", "empty"):
+        assert main(["figure", "collectives", str(tmp_path / name), "-o", str(out)]) == 2
+    failed, none = capsys.readouterr().err.splitlines()
     assert failed.endswith("has not ended well (failed: 1 result); measure again")
+    assert none.startswith(f"error: {tmp_path / 'empty'} holds no log of")

@@ -1,4 +1,4 @@
-"""`plots settled`: one line and an exit code, for a loop that adds launches."""
+"""The look at a study: one line and an exit code, for a loop that adds launches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plots.__main__ import main
+from plots.report.settled import main
 from tests.plots import logs
 
 EQUAL = {"ddp/mpi": 1.0, "horovod/mpi": 1.001}
@@ -35,15 +35,15 @@ def test_the_code_says_whether_more_may_help(
 ) -> None:
     folder = logs.study(tmp_path, blocks=blocks, cells=cells, sd=sd)
     logs.study_toml(folder, blocks=6)
-    assert main(["settled", str(folder)]) == code
+    assert main([str(folder)]) == code
     out = capsys.readouterr().out
     assert out.startswith(said)
     assert out.count("\n") == 1
 
 
 def test_bad_input_is_neither(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["settled", str(tmp_path / "none")]) == 2
-    assert main(["settled", str(tmp_path)]) == 2
+    assert main([str(tmp_path / "none")]) == 2
+    assert main([str(tmp_path)]) == 2
     assert "holds no run logs" in capsys.readouterr().err
 
 

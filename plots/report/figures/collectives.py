@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -10,9 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.backends import catalogue
-from bench.study.collectives import KINDS, Measured, Timed, bus_factor, fit
+from bench.config import UsageError
+from bench.study.collectives import KINDS, Measured, Timed, bus_factor, fit, read_each
 from plots.analyse.points import ranks
 from plots.report import axes
+from plots.report.figures import DPI, ENDINGS, save_as
 from plots.report.figures.style import GREY, STYLE
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
@@ -101,3 +104,16 @@ def _name(m: Measured, measured: Sequence[Measured]) -> str:
     known = m.cell == catalogue.PLAIN or catalogue.parts(m.cell).backend in catalogue.CATALOGUE
     name = catalogue.label(m.cell) if known else m.cell
     return f"{name}, {ranks(m.ranks)}" if several else name
+
+
+def draw_folder(folder: Path, out: Path, dpi: int | None = None) -> Path:
+    """Draw the logs of `python -m bench collectives` in a folder, one of each cell, into `out`.
+
+    Raises UsageError where there is none, or `out` has another ending than a figure's.
+    """
+    logs = sorted(folder.glob("*.jsonl"))
+    if not logs:
+        raise UsageError(f"{folder} holds no log of `python -m bench collectives`; name its folder")
+    if (ending := out.suffix.removeprefix(".")) not in ENDINGS:
+        raise UsageError(f"{out}: figures are written as .{', .'.join(ENDINGS)}, not .{ending}")
+    return save_as(draw(read_each(logs)), out, dpi or DPI)
