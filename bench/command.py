@@ -52,13 +52,6 @@ def _training(turns: Turns) -> RunBody:
     return partial(run, turns=turns)
 
 
-def _serving(turns: Turns) -> RunBody:
-    from bench.serve import serve
-
-    turns.enter()
-    return serve
-
-
 def start(
     read: Callable[[], RunConfig],
     say_what: Callable[[RunConfig], str],
@@ -127,7 +120,7 @@ def _live(
         # a study's driver looks once, before its first run
         watch = Watch() if launch.rank == 0 and config.study is None else None
         # torch: after the threads are set and the input is known to be good
-        run = (_serving if launch.rank >= config.world_size else load)(turns)
+        run = load(turns)
         if watch and (others := watch.others()) and others.noisy:
             say(f"warning: {others}; above {100 * NOISY:g} % a report calls a run disturbed")
         passed = run(config, launch, log, pulse)
@@ -141,8 +134,7 @@ def _live(
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
     """Raise WrongWorld; recorded for a study's run, as one by hand leaves the way free."""
     try:
-        servers = config.server_processes
-        launching.require_world(launch, config.world_size, os.environ, servers)
+        launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:
         if launch.rank == 0 and config.study is not None:
             # another of several worlds has written it, or it cannot be written

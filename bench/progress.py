@@ -34,9 +34,7 @@ def opening(config: RunConfig) -> str:
 
 
 def _ranks(config: RunConfig) -> str:
-    ranks = f"{config.world_size} rank{'s' if config.world_size > 1 else ''}"
-    servers = config.server_processes
-    return f"{ranks} and {servers} server{'s' if servers > 1 else ''}" if servers else ranks
+    return f"{config.world_size} rank{'s' if config.world_size > 1 else ''}"
 
 
 def result(config: RunConfig, rates: list[float], loss: float | None, failed: list[str]) -> str:

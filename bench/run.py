@@ -99,9 +99,6 @@ def _end_facts(rig: Rig, log: RunLog, facts: EndFacts) -> EndFacts:
     facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": checks}
     if rig.loop is not None:
         facts["exchange_bytes"] = rig.loop.session.exchange_bytes()
-    if config.server_processes:
-        facts["servers"], sent = backend.served()
-        checks["updates_counted"] = sum(s["updates"] for s in facts["servers"]) == sent
     if rig.loop is not None and config.observe == "framework":
         facts["evidence"] = _log_evidence(log, backend, rig.loop)
     return facts

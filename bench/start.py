@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -44,12 +44,11 @@ def write_start(
     rank_facts |= {**backend.files, **disturbance(turns), **(meters.record() if meters else {})}
     model = {"gpu": rank_facts["gpu"]} if "gpu" in rank_facts else {}
     alike = flat({**shared, **model, "workload": workload})
-    ranks = _compare(config, launch, backend, alike, rank_facts, packages)
+    ranks = _compare(backend, alike, rank_facts)
     _require_places(launch, ranks)
     device.require_own_gpus(ranks)
     if launch.rank == 0:
-        facts: dict[str, Any] = {"ranks": ranks[: config.world_size]}
-        facts |= {"servers": ranks[config.world_size :]} if backend.servers else {}
+        facts: dict[str, Any] = {"ranks": ranks}
         facts |= provenance.describe_run(os.environ, versions)
         facts |= {"user_code": user_code} if user_code else {}
         facts |= {"turns": turns.place.record()} if turns.place else {}
@@ -60,24 +59,14 @@ def write_start(
 
 
 def _compare(
-    config: RunConfig,
-    launch: Launch,
-    backend: Backend,
-    shared: dict[str, str],
-    rank_facts: dict[str, Any],
-    packages: Mapping[str, str],
+    backend: Backend, shared: dict[str, str], rank_facts: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The description of every process, servers last. Raises UsageError where `shared` differs."""
-    of_rank = shared, rank_facts, provenance.placement(os.environ)
-    processes = [*backend.gather(of_rank), *backend.servers]
-    # which a server does not know
-    of_workers = ("workload.", "user_code.", *(f"versions.{name}" for name in packages))
-    work = {name: value for name, value in shared.items() if name.startswith(of_workers)}
-    served = [{**work, **of_all} for of_all, _, _ in backend.servers]
-    if problem := disagreement([*(x for x, _, _ in processes[: config.world_size]), *served]):
+    """Return the description of every rank. Raises UsageError where `shared` differs."""
+    of_ranks = backend.gather((shared, rank_facts, provenance.placement(os.environ)))
+    if problem := disagreement([of_all for of_all, _, _ in of_ranks]):
         raise UsageError(problem)
-    first = processes[0][2]
-    return [{**one, "env": provenance.changed(first, placed)} for _, one, placed in processes]
+    first = of_ranks[0][2]
+    return [{**one, "env": provenance.changed(first, placed)} for _, one, placed in of_ranks]
 
 
 def _require_places(launch: Launch, ranks: Sequence[dict[str, Any]]) -> None:

@@ -122,8 +122,8 @@ def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
     made = []
     for (block, nodes), members in sorted(grouped.items()):
         # of all counts as wide as the widest run: what is left of a block may fit fewer nodes
-        sizes = {(run.config.world_size, run.config.server_processes) for run in members}
-        width = max(nodes_of(ranks, site, servers) for ranks, servers in sizes)
+        sizes = {run.config.world_size for run in members}
+        width = max(nodes_of(ranks, site) for ranks in sizes)
         made.append(Job(_job_id(block, nodes), width, block, tuple(members)))
     return made
 
@@ -134,8 +134,8 @@ def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
     return run.config.block, nodes_of(run.config.world_size, site)
 
 
-def nodes_of(world_size: int, site: Site, servers: int = 0) -> int:
-    """Nodes that a world fills, with more for servers where they find no place beside it.
+def nodes_of(world_size: int, site: Site) -> int:
+    """Count the nodes that a world fills.
 
     Raises UsageError where a node is half full of ranks, or they are too many.
     """
@@ -144,7 +144,7 @@ def nodes_of(world_size: int, site: Site, servers: int = 0) -> int:
         rule = f"does not fill nodes of {site.ranks_per_node} ranks (site {site.name!r})"
         cure = f"use {world_size - rest} or {world_size - rest + site.ranks_per_node}"
         raise UsageError(f"world_size={world_size} {rule}; {cure}")
-    nodes = math.ceil((world_size + servers) / site.ranks_per_node)
+    nodes = math.ceil(world_size / site.ranks_per_node)
     _check_nodes([nodes], site)
     return nodes
 

@@ -81,11 +81,9 @@ def render_batch(
 
 
 def _exchanging(runs: Runs) -> list[str]:
-    """Cells that a look at the launch tries: it starts ranks alone, no servers, for a mean."""
+    """Name the cells that a look at the launch tries: those that take a mean."""
     tried = (run for run in runs if run.config.transport != "none" and run.config.averages)
-    return sorted(
-        {run.point.cell.partition("@")[0] for run in tried if not run.config.server_processes}
-    )
+    return sorted({run.point.cell.partition("@")[0] for run in tried})
 
 
 def render_report(study: Study, request: Request, folder: Path, again: Sequence[str] = ()) -> str:
@@ -207,8 +205,6 @@ def _lines(runs: Runs, fields: Sequence[str]) -> dict[str, str]:
     for run in runs:
         config, known = run.config, fixed[run.point]
         parts = (known[name] if name in known else config.to_words(name) for name in names)
-        # a launcher starts servers too; what the driver derives from that is then set right
-        ranks = config.to_words("world_size") if config.server_processes else []
-        words = [run.id, str(config.processes), *(w for part in parts for w in part), *ranks]
+        words = [run.id, str(config.world_size), *(w for part in parts for w in part)]
         lines[run.id] = shlex.join(words)
     return lines

@@ -45,8 +45,4 @@ def _why_apart(launch: Sequence[PlannedRun], site: Site) -> str:
         return "a container hides its processes from other worlds"
     if site.launch == "ibrun":
         return "ibrun starts one world at a time"
-    if any(c.server_processes and c.processes > site.ranks_per_node for c in configs) and (
-        site.scheduler != "none"
-    ):
-        return "servers on a node without ranks of theirs cannot be stopped"
     return ""

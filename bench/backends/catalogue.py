@@ -117,9 +117,8 @@ _ROWS = (
         label="Parameter server",
         short_label="parameter server",
         implementation="bench.backends.ps.worker:ParameterServer",
-        server="bench.backends.ps.server:serve",
         transports=("mpi",),
-        knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib", "servers", "mode")),
+        knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib", "mode")),
         cuts_freely=True,
         refused={
             ("sync_batchnorm", True): "it exchanges gradients alone; leave it out",
@@ -143,7 +142,7 @@ def _add(module: str) -> None:
             raise ValueError(f"FACTS must be BackendFacts with name={name!r}")
         if name in CATALOGUE:
             raise ValueError(f"a backend {name} is in the catalogue already")
-        for place in filter(None, (row.implementation, row.server, row.collectives)):
+        for place in filter(None, (row.implementation, row.collectives)):
             if not place.startswith((f"{module}.", f"{module}:")):  # no log would have its files
                 raise ValueError(f"{place} is outside of it; make it a package with that inside")
     except Exception as error:
@@ -234,11 +233,6 @@ def look(cell: str) -> Look | None:
 def implementation(name: str) -> Any:
     """The class of a backend, loaded now."""
     return pkgutil.resolve_name(CATALOGUE[name].implementation)
-
-
-def server(name: str) -> Any:
-    """What a server process of a backend does, loaded now."""
-    return pkgutil.resolve_name(CATALOGUE[name].server)
 
 
 def is_bare(cell: str) -> bool:

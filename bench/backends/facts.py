@@ -24,7 +24,6 @@ class BackendFacts:
     label: str  # in a title
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
-    server: str = ""  # module:function, what a server process does; none where all ranks train
     collectives: str = (
         ""  # module:Class, a bench.backends.collectives.Collectives; needed over NCCL
     )

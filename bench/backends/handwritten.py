@@ -31,13 +31,9 @@ class Handwritten(Backend):
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         super().__init__()
-        self._comm = self._join(config, launch)
-        self.versions = mpi_group.versions()
-
-    def _join(self, config: RunConfig, launch: Launch) -> Any:
-        """The ranks that train; raises as `mpi_group.world`."""
         # a context of its own: nothing else in the process can match our messages
-        return mpi_group.world(config, launch).Dup()
+        self._comm = mpi_group.world(config, launch).Dup()
+        self.versions = mpi_group.versions()
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig

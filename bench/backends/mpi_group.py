@@ -53,6 +53,14 @@ def versions() -> dict[str, str]:
     return {"mpi": library.split("\n")[0].split(",")[0].strip("\0 "), "mpi4py": mpi4py.__version__}
 
 
+def require_threads() -> None:
+    """Raise UsageError where this MPI cannot be called by several threads at once."""
+    mpi = _import_mpi()
+    if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
+        lacks = f"{versions()['mpi']} was built without MPI_THREAD_MULTIPLE"
+        raise UsageError(f"{lacks}, which a server beside its rank needs; use another MPI")
+
+
 def in_place() -> Any:
     """MPI's mark that a buffer is input and output."""
     return _import_mpi().IN_PLACE

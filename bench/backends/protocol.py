@@ -98,7 +98,6 @@ class Backend:
     def __init__(self, *_: object) -> None:  # the config, launch and device of a run
         self.versions: dict[str, str] = {}  # of the libraries that carry the gradients
         self.files: dict[str, str] = {}  # their paths, which may differ between nodes
-        self.servers: list[Any] = []  # description of each server process
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -116,10 +115,6 @@ class Backend:
 
     def barrier(self) -> None:
         """Return once every rank has called."""
-
-    def served(self) -> tuple[list[dict[str, Any]], int]:
-        """What each server process counted, and how many updates the ranks sent in all."""
-        return [], 0
 
     def close(self) -> None:
         """Leave the process group; every session must be deleted before. Use it no more after."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.backends.catalogue import CATALOGUE, Cell
+from bench.backends.catalogue import Cell
 from bench.config.fields import Fields, Role, fields_with
 
 MATCHED_BUCKET_MIB = 25.0
@@ -43,16 +43,6 @@ class Derived(Fields):
         if self.overlap == "off":
             return EVERYTHING_MIB
         return MATCHED_BUCKET_MIB if self.settings == "matched" else None
-
-    @property
-    def server_processes(self) -> int:
-        """Processes that hold parameters and do not train."""
-        return (self.servers or 1) if CATALOGUE[self.backend].server else 0
-
-    @property
-    def processes(self) -> int:
-        """All that a launcher must start: ranks that train, and servers after them."""
-        return self.world_size + self.server_processes
 
     @property
     def ranks_part(self) -> bool:

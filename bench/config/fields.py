@@ -146,9 +146,7 @@ class Fields(Options):
     image_size: int = _field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
     global_batch: int | None = _count(_SIZE, None, "images per step, all ranks (strong scaling)")
     batch_per_rank: int | None = _count(_SIZE, None, "images per step, each rank (weak scaling)")
-    world_size: int = _count(
-        _SIZE, 1, "ranks that train; any other number, servers apart, is an error"
-    )
+    world_size: int = _count(_SIZE, 1, "ranks that train; any other number is an error")
     device: Literal["cpu", "cuda"] = _field(_DISCLOSED, "cpu", "'cuda' is ROCm's name in torch too")
     precision: Precision = _field(
         _WORK,
@@ -236,9 +234,6 @@ class Fields(Options):
     )
     fusion_mib: float | None = _field(
         _KNOB, None, f"fusion threshold, MiB, of {takers('fusion_mib')}", ge=0, le=2**20
-    )
-    servers: int | None = _count(
-        _KNOB, None, f"server processes beside the ranks, 1 by default, of {takers('servers')}"
     )
     mode: Literal["sync", "async"] = _field(
         _KNOB,

@@ -187,7 +187,7 @@ _NOT_ASYNC = ("clip_norm", "unused_parameters", "emulate")
 def _asynchronous(c: Derived) -> Iterator[str]:
     for name in _NOT_ASYNC if c.mode == "async" else ():
         if (value := getattr(c, name)) != Derived.model_fields[name].default:
-            reason = "servers apply each gradient as it comes"
+            reason = "each gradient is applied as it comes"
             yield f"{name}={value} has no place with mode=async, where {reason}; leave one out"
 
 

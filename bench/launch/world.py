@@ -189,31 +189,22 @@ def expand_tasks_per_node(text: str) -> list[int]:
     return sizes
 
 
-def require_world(
-    launch: Launch, world_size: int, env: Mapping[str, str], servers: int = 0
-) -> None:
-    """Raise WrongWorld, with the cure, unless the launcher started the ranks that were asked for,
-    and the servers beside them.
-    """
-    processes = world_size + servers
-    if launch.size == processes:
+def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> None:
+    """Raise WrongWorld, with the cure, unless the launcher started the ranks asked for."""
+    if launch.size == world_size:
         return
-    asked_for, noun = f"world_size={world_size} was asked for", "ranks"
-    if servers:
-        asked_for = f"world_size={world_size} and servers={servers} were asked for"
-        noun = "processes"
+    asked_for = f"world_size={world_size} was asked for"
     if launch.source != "none":
-        cure = f"--world-size {launch.size - servers}" if launch.size > servers else "fewer servers"
         raise WrongWorld(
-            f"{asked_for}, but {launch.source} started {launch.size} {noun}; use {cure} or start "
-            f"{processes} {noun}"
+            f"{asked_for}, but {launch.source} started {launch.size} ranks; use --world-size "
+            f"{launch.size} or start {world_size} ranks"
         )
     tasks = env.get("SLURM_NTASKS", "")
     in_batch = tasks.isdecimal() and int(tasks) > 1
     forgot = "; this is the batch shell, the step needs srun" if in_batch else ""
-    launcher = f"mpirun -n {processes} --bind-to none"
+    launcher = f"mpirun -n {world_size} --bind-to none"
     if "SLURM_JOB_ID" in env:
-        launcher = f"srun --mpi=pmix -n {processes}"
+        launcher = f"srun --mpi=pmix -n {world_size}"
     raise WrongWorld(
         f"{asked_for}, but this process is alone (no launcher known here started it){forgot}; "
         f"start it as: {launcher} python -m bench ..."

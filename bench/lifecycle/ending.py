@@ -48,7 +48,7 @@ class Ending:
         launcher: Launcher | None,
         turns: Turns,
     ) -> None:
-        self._processes = config.processes
+        self._processes = config.world_size
         self._path = config.log_path
         self._rank, self._log, self._pulse = rank, log, pulse
         self._launcher, self._turns = launcher, turns

@@ -54,7 +54,7 @@ class Launcher:
 def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
     """Rank, pid and hostname of every process, from the log's start; [] without a start."""
     host = next(iter(_events(log, "start")), {}).get("host", {})
-    return [*host.get("ranks", []), *host.get("servers", [])]
+    return list(host.get("ranks", []))
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:

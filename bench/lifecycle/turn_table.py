@@ -93,7 +93,6 @@ class Process(NamedTuple):
     world: int
     row: int
     pid: int
-    serves: bool
 
 
 class TurnTable:
@@ -110,7 +109,7 @@ class TurnTable:
         self.place, self.worlds = place, len(place.sizes)
         self._path = table_path(place.launch)
         self._rows = self._worlds + 2 * self.worlds
-        slots = self._rows + 3 * self.worlds * MOST_LOCAL
+        slots = self._rows + 2 * self.worlds * MOST_LOCAL
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(fd, 8 * slots)  # zeros, whoever comes first
@@ -164,10 +163,9 @@ class TurnTable:
             signal_others(pids, signal.SIGCONT)
             time.sleep(_WAKES_APART_S)
 
-    def register(self, world: int, local_rank: int, local_size: int, serves: bool) -> int:
+    def register(self, world: int, local_rank: int, local_size: int) -> int:
         """Enter this process; its row."""
-        row = self._rows + 3 * (world * MOST_LOCAL + local_rank)
-        self._numbers[row + 1] = serves
+        row = self._rows + 2 * (world * MOST_LOCAL + local_rank)
         self._numbers[row] = os.getpid()
         self._numbers[self._worlds + 2 * world] = local_size
         return row
@@ -186,16 +184,15 @@ class TurnTable:
 
     def acknowledge(self, row: int, serial: int) -> None:
         """Note that the process of a row has seen a turn begin."""
-        self._numbers[row + 2] = serial
+        self._numbers[row + 1] = serial
 
     def has_woken(self, process: Process, serial: int) -> bool:
         """Whether a process has seen that turn begin."""
-        return self._numbers[process.row + 2] >= serial
+        return self._numbers[process.row + 1] >= serial
 
     def may_end(self, process: Process) -> bool:
         """Whether a process has nothing more to do for the others."""
-        is_told = process.serves or self.has_woken(process, self.serial)
-        return self.holder == EVERYBODY and is_told
+        return self.holder == EVERYBODY and self.has_woken(process, self.serial)
 
     def is_complete(self, world: int) -> bool:
         """Whether all processes of a world on this node have entered."""
@@ -204,14 +201,10 @@ class TurnTable:
 
     def processes(self, world: int) -> list[Process]:
         """Those of a world that have entered."""
-        first = self._rows + 3 * world * MOST_LOCAL
+        first = self._rows + 2 * world * MOST_LOCAL
         expected = self._numbers[self._worlds + 2 * world]
-        rows = (first + 3 * local for local in range(expected))
-        return [
-            Process(world, row, pid, bool(self._numbers[row + 1]))
-            for row in rows
-            if (pid := self._numbers[row])
-        ]
+        rows = (first + 2 * local for local in range(expected))
+        return [Process(world, row, pid) for row in rows if (pid := self._numbers[row])]
 
 
 def _remove_stale() -> None:

@@ -42,9 +42,6 @@ class Turns:
 
     place: Place | None = None
 
-    def enter(self) -> None:
-        """This process is one that can be stopped from here on."""
-
     def begin(self, barrier: Barrier) -> None:
         """Return when the world's first turn begins; all of its ranks call this."""
 
@@ -68,8 +65,7 @@ ALONE = Turns()
 class SharedTurns(Turns):
     """One process's part in the turns of a launch of several worlds.
 
-    `servers` of the world's local processes hold parameters and do not train: they stand behind
-    those that do. `counters` reads what is to be told apart by turns. The worlds of a node must
+    `counters` reads what is to be told apart by turns. The worlds of a node must
     meet within `meet_s`.
     """
 
@@ -77,15 +73,13 @@ class SharedTurns(Turns):
         self,
         table: TurnTable,
         launch: Launch,
-        servers: int,
-        serves: bool,
         counters: Counters,
         meet_s: float,
     ) -> None:
         self.place = table.place
         self._table, self._world, self._launch = table, table.place.turn, launch
-        self._serves, self._counters, self._meet_s = serves, counters, meet_s
-        self._is_last = launch.local_rank == launch.local_size - servers - 1
+        self._counters, self._meet_s = counters, meet_s
+        self._is_last = launch.local_rank == launch.local_size - 1
         before = launch.rank - launch.local_rank  # ranks on earlier nodes
         self._here = tuple(w for w, size in enumerate(table.place.sizes) if size > before)
         self._waker = Waker(_LOOK_S)
@@ -95,19 +89,14 @@ class SharedTurns(Turns):
         self._outside: dict[str, int] = {}
         self._since = counters()
 
-    def enter(self) -> None:
+    def begin(self, barrier: Barrier) -> None:
         launch, world = self._launch, self._world
         if launch.local_size > MOST_LOCAL:
             raise UsageError(f"{launch.local_size} ranks on a node: at most {MOST_LOCAL} of turns")
-        self._row = self._table.register(world, launch.local_rank, launch.local_size, self._serves)
-
-    def begin(self, barrier: Barrier) -> None:
-        self.enter()
-        if self._is_last:
-            self._stop_servers()
-            if self._world == self._here[0]:
-                self._meet()
-                self._give(self._world)
+        self._row = self._table.register(world, launch.local_rank, launch.local_size)
+        if self._is_last and self._world == self._here[0]:
+            self._meet()
+            self._give(self._world)
         self._stop_until_turn()
         barrier()
 
@@ -159,23 +148,15 @@ class SharedTurns(Turns):
         self._wait(all_stand_still)
         self._table.forget_name()
 
-    def _stop_servers(self) -> None:
-        """They wait for requests, and would poll for them in the others' turns."""
-        self._wait(lambda: self._table.is_complete(self._world))
-        servers = [p for p in self._table.processes(self._world) if p.serves]
-        _signal(servers, signal.SIGSTOP)
-
     def _give(self, world: int) -> None:
         """Wake a world's processes on this node, until each rank has seen that it has the turn."""
         table = self._table
-        if world not in (self._world, EVERYBODY):
-            self._stop_servers()
         table.give(world)
         serial = table.serial
         worlds = self._here if world == EVERYBODY else (world,)
         processes = self._processes(worlds)
         _signal(processes, signal.SIGCONT)
-        asleep = [p for p in processes if not p.serves and p.row != self._row]
+        asleep = [p for p in processes if p.row != self._row]
 
         def all_awake() -> bool:
             nonlocal asleep
@@ -259,6 +240,5 @@ def turns_of(
     """This process's turns: of a launch of several worlds, or all of them."""
     if table is None:
         return ALONE
-    serves = launch.rank >= config.world_size
     meet_s = _MEET * config.stall_timeout_s
-    return SharedTurns(table, launch, config.server_processes, serves, counters, meet_s)
+    return SharedTurns(table, launch, counters, meet_s)

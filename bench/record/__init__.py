@@ -5,9 +5,10 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      evidence
   7  with epochs there are events epoch, workload has held_out, and end has the check
      trainings_equal
-  8  a run may have servers: host has servers, as ranks, and end has servers, what each counted, and
-     the check updates_counted. With mode=async there is no parity, ranks may end unequal, and
-     epoch has own_correct: of all held-out samples, what each rank has right by its own parameters
+  8  host and end may have servers, processes of the parameter server, and end the check
+     updates_counted: written until version 1.0. With mode=async there is no parity, ranks may end
+     unequal, and epoch has own_correct: of all held-out samples, what each rank has right by its
+     own parameters
   9  config has variant; end has tcp_bytes: what each rank moved over TCP while it trained, by
      interface; threads of each rank; the check torch_settings_kept, and torch_settings_changed, in
      words, where the code of a model or data set changed them. With a model or a data set of the

@@ -125,13 +125,6 @@ class ParityOfStep(TypedDict):
     not_proven: NotRequired[list[Text]]  # tensors of which no rank repeats its own gradients
 
 
-class ServerCounts(TypedDict):
-    """What one server counted: updates, and how many came 0, 1, 2, ... updates too late."""
-
-    updates: Count
-    staleness: list[Count]
-
-
 class StridedGradients(TypedDict):
     """Gradients in other strides than their parameters', and what copying them all took."""
 
@@ -157,7 +150,6 @@ class End(TypedDict):
     user_code: NotRequired[dict[Text, Sha256]]  # of modules imported after the start
     exchange_bytes: NotRequired[list[Count]]
     evidence: NotRequired[list[dict[Text, Wait]]]
-    servers: NotRequired[list[ServerCounts]]
     torch_settings_changed: NotRequired[list[Text]]  # while it was measured
     threads: NotRequired[list[Count]]  # by rank, as these
     load_1min: NotRequired[list[Finite]]

@@ -98,7 +98,6 @@ class Host(TypedDict):
     """Provenance of a run; a run that was refused for its world has no ranks."""
 
     ranks: NotRequired[list[Rank]]
-    servers: NotRequired[list[Rank]]
     started: NotRequired[Text]
     git: NotRequired[Git]
     code_sha256: NotRequired[Sha256]

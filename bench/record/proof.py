@@ -15,7 +15,7 @@ LOADED = ("samples_per_step", "torch_settings_kept")  # of a run that only loads
 CHECKS = (*LOADED, "loss_finite", "parameters_equal", "loss_bounded", "parity")
 # of a run whose compute slept: it has no loss, and its gradients have a mean that is known
 EMULATED = (*LOADED, "parameters_equal", "gradients_averaged")
-TRAININGS_EQUAL, UPDATES_COUNTED = "trainings_equal", "updates_counted"
+TRAININGS_EQUAL = "trainings_equal"
 # first schema that demands the check; every schema demands the others
 _FIRST_SCHEMA = {"torch_settings_kept": 9}
 
@@ -35,8 +35,6 @@ OVER = {"cpu": 1e-9, "cuda": 1e-2}
 def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
     """Why the ranks that recorded themselves are not the world that was asked for."""
     ranks, world_size = [rank["rank"] for rank in host.get("ranks", ())], config.world_size
-    if len(servers := host.get("servers", ())) != config.server_processes:
-        return f"provenance of {len(servers)} servers, asked for {config.server_processes}"
     if len(ranks) != world_size:
         return f"provenance of {len(ranks)} ranks, asked for {world_size}"
     if ranks != list(range(world_size)):
@@ -70,7 +68,6 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
         del checks["parity"]  # a report says so
     if failed := [name for name, passed in checks.items() if passed is not True]:
         yield f"failed checks: {', '.join(failed)}"
-    yield from served(config, events, end)
     samples = config.steps * config.samples_per_step
     if (counted := end.get("samples")) != samples:
         steps = f"{config.steps} steps of {config.samples_per_step}"
@@ -91,24 +88,7 @@ def _demanded(config: RunConfig) -> list[str]:
     if not config.averages:
         checks = tuple(c for c in checks if c not in ("parity", "parameters_equal"))
     checks += () if config.epochs is None else (TRAININGS_EQUAL,)
-    checks += (UPDATES_COUNTED,) if config.server_processes else ()
     return [parted.get(name, name) for name in checks]
-
-
-def served(config: RunConfig, events: Sequence[Event], end: Event) -> Iterator[str]:
-    """Servers must have counted every key of every step of every rank, none late if synchronous."""
-    servers = end.get("servers", [])
-    if len(servers) != config.server_processes:
-        yield f"counts of {len(servers)} servers of {config.server_processes}"
-    steps = config.steps + sum(event["steps"] for event in events if event["event"] == "epoch")
-    sent = steps * config.world_size * len(end.get("exchange_bytes", [])) if servers else 0
-    if (counted := sum(server["updates"] for server in servers)) != sent:
-        yield f"servers counted {counted} updates, where {sent} were sent"
-    for server in servers:
-        if sum(server["staleness"]) != server["updates"]:
-            yield "staleness is not counted of every update"
-        if config.averages and len(server["staleness"]) > 1:
-            yield "an update was late, where all ranks wait for one another"
 
 
 def _breakdown(config: RunConfig, breakdowns: Sequence[Event]) -> Iterator[str]:

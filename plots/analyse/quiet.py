@@ -19,8 +19,8 @@ def others_share(run: Run) -> float | None:
     """What other processes and a hypervisor's other guests took, where that was most.
 
     From counters: the load average lags by a minute, and counts the run's own ranks, which poll
-    while they wait. None for a log that lacks a counter, as older ones do, and for a run with
-    parameter servers, whose own time no log holds.
+    while they wait. None for a log that lacks a counter, as older ones do, and for one of
+    version 1.0 with server processes, whose own time no log holds.
     """
     if run.host.get("servers"):
         return None

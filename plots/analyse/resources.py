@@ -66,7 +66,7 @@ def _largest(of_ranks: Iterable[float | None]) -> float | None:
 def _of_nodes(host: Mapping[str, Any]) -> dict[str, set[str]]:
     """Names of the counters that add up to each node: of all of it, or of its parts and devices."""
     nodes: dict[str, list[Logged]] = defaultdict(list)
-    for process in (*host.get("ranks", ()), *host.get("servers", ())):
+    for process in host.get("ranks", ()):
         nodes[process["hostname"]] += _of_rank(process)
     return {
         name: {*_named(each, "node")} or {*_named(each, "part", "device")}

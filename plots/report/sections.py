@@ -88,7 +88,7 @@ _PAGE = (
     Exhibit("Exchange", tables.OVERLAPS, "exchange.overlaps"),
     Exhibit("Training to a target", tables.TRAINED, "trained"),
     Exhibit("Training to a target", tables.by_epoch, "trained", "", "by_epoch"),
-    Exhibit("Servers", tables.SERVED, "served"),
+    Exhibit("Each rank by itself", tables.SERVED, "served"),
     Exhibit("Throughput", tables.throughput, "throughput", csv="points.csv"),
     Exhibit("Energy", tables.energy, "comparisons", prose="energy"),
     Exhibit("Scaling", tables.SCALING, "efficiency", "scaling"),

@@ -251,15 +251,10 @@ TRAINED = (
 SERVED = (
     *POINT,
     Column("point.samples_per_rank", "images per rank"),
-    Column("servers", "servers"),
-    Column("updates", "updates", "{:,}".format),
-    Column("mean_staleness", "staleness, mean", "{:.3g}".format),
-    Column("most_stale", "most"),
     Column("slowest", "slowest rank, images/s [95 %]", with_interval(rate)),
     Column("mean", "mean of ranks, images/s [95 %]", with_interval(rate)),
     Column("least", "worst rank, right [95 %]", with_interval(percent)),
     Column("right", "mean of ranks, right [95 %]", with_interval(percent)),
-    Column("staleness", key="staleness"),
 )
 
 _FIRST_EPOCHS = 10

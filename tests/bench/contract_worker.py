@@ -263,13 +263,9 @@ def main() -> None:
     import torch
 
     from bench import backends
-    from bench.backends import catalogue
     from bench.train import device
 
     torch.set_num_threads(1)
-    if launch.rank >= config.world_size:
-        catalogue.server(config.backend)(config, launch, lambda _: None, lambda: None)
-        return
     backend = backends.load(config, launch, device.choose(config, launch))
     each = (config.model_copy(update={"settings": name}) for name in settings)
     result = {c.settings: outcome(c, backend, launch.rank) for c in each}

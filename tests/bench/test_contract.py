@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.catalogue import CATALOGUE, parts
+from bench.backends.catalogue import parts
 from bench.backends.ddp import Ddp
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
@@ -57,8 +57,7 @@ def launched(cell: str, settings: tuple[str, ...], ranks: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.pt"
         words = [WORKER, str(out), ",".join(settings), *options]
-        servers = 1 if backend in CATALOGUE and CATALOGUE[backend].server else 0
-        done = together(ranks + servers, *words, extra={"PYTHONPATH": str(USERS)})
+        done = together(ranks, *words, extra={"PYTHONPATH": str(USERS)})
         assert done.returncode == 0, done.stdout + done.stderr
         return torch.load(out, weights_only=False)
 

@@ -191,7 +191,7 @@ def learnt(backend: str, ranks: int) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run.jsonl"
         cell = ("--backend", backend, "--world-size", str(ranks), "--global-batch", "32")
-        processes = parse_argv([*LEARNT, *cell]).processes
+        processes = parse_argv([*LEARNT, *cell]).world_size
         done = bench(processes, *LEARNT, *cell, "--log-path", str(log))
         assert done.returncode == 0, done.stderr
         return read_run(log)

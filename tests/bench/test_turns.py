@@ -57,17 +57,14 @@ def test_turns_go_round_and_leave_out_who_is_done(table: TurnTable) -> None:
 
 def test_a_world_is_there_when_all_its_processes_are(table: TurnTable) -> None:
     assert not table.is_complete(0)
-    row = table.register(0, 0, 2, serves=False)
+    row = table.register(0, 0, 2)
     assert not table.is_complete(0)
-    table.register(0, 1, 2, serves=True)
+    table.register(0, 1, 2)
     assert table.is_complete(0)
-    assert [(p.pid, p.serves) for p in table.processes(0)] == [
-        (os.getpid(), False),
-        (os.getpid(), True),
-    ]
-    rank, server = table.processes(0)
+    assert [p.pid for p in table.processes(0)] == [os.getpid()] * 2
+    rank, _ = table.processes(0)
     table.give(EVERYBODY)
-    assert (table.may_end(rank), table.may_end(server)) == (False, True)
+    assert not table.may_end(rank)
     table.acknowledge(row, table.serial)
     assert table.may_end(rank)
 

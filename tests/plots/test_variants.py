@@ -35,7 +35,6 @@ NEEDS: dict[str, dict[str, Any]] = {
     "epochs": {"run": {"dataset": "digits"}},
     "target": TRAINED,
     "trainings": TRAINED,
-    "servers": {"cells": ("single", "ps/mpi")},
     "mode": {"cells": ("single", "ps/mpi")},
     "fusion_mib": {"cells": ("horovod/mpi",), "settings": "tuned"},
     "cycle_ms": {"cells": ("horovod/mpi",), "settings": "tuned"},
@@ -103,12 +102,9 @@ def keep(folder: Path, study: Study) -> None:
 def write(path: Path, run: RunConfig) -> None:
     """A log that proves all that is asked of such a run."""
     place = logs.host(run.world_size)
-    if run.server_processes:
-        place["servers"] = [{"rank": n, "hostname": "node1"} for n in range(run.server_processes)]
     proved: tuple[str, ...] = CHECKS
-    proved += ("gradients_averaged", "trainings_equal", "updates_counted", "parameters_differ")
+    proved += ("gradients_averaged", "trainings_equal", "parameters_differ")
     end: dict[str, Any] = {"checks": dict.fromkeys(proved, True)}
-    end["servers"] = [{"updates": 0, "staleness": []}] * run.server_processes
     if run.observe == "framework":
         end["evidence"] = [{}] * run.world_size
     parts = None if run.observe == "nothing" else {p: [0.01] * run.world_size for p in PARTS}

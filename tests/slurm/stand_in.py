@@ -18,7 +18,6 @@ from pathlib import Path
 from bench.config import RunConfig, parse_argv
 from bench.launch.world import Launch, apart
 from bench.record import CHECKS, SCHEMA, RunLog
-from bench.record.proof import UPDATES_COUNTED
 
 SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 
@@ -26,9 +25,8 @@ SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 def start(config: RunConfig) -> RunLog:
     """A log as far as its first event."""
     log = RunLog(config.log_path)
-    here = [{"rank": rank, "hostname": socket.gethostname()} for rank in range(config.processes)]
-    host = {"ranks": here[: config.world_size]}
-    host |= {"servers": here[config.world_size :]} if config.server_processes else {}
+    here = [{"rank": rank, "hostname": socket.gethostname()} for rank in range(config.world_size)]
+    host = {"ranks": here}
     log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=host, workload={})
     return log
 
@@ -49,14 +47,11 @@ def complete(config: RunConfig, step_s: float = 0.25) -> None:
             seconds=step_s * config.steps_per_window,
             input_seconds=[0.0] * config.world_size,
         )
-    served = [{"updates": 0, "staleness": [0]}] * config.server_processes  # as nothing was sent
-    counted = {UPDATES_COUNTED: True} if served else {}
     log.write(
         "end",
         status="ok",
-        checks=dict.fromkeys(CHECKS, True) | counted,
+        checks=dict.fromkeys(CHECKS, True),
         samples=config.steps * config.samples_per_step,
-        **({"servers": served} if served else {}),
     )
 
 

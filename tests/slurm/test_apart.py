@@ -66,7 +66,6 @@ def test_what_a_study_or_a_site_rules_out(tmp_path: Path, text: str, site: str, 
     ("site", "candidate", "why"),
     [
         ("vista", "horovod/mpi", "ibrun starts one world at a time"),
-        ("testcluster", "ps/mpi", "servers on a node without ranks of theirs cannot be stopped"),
     ],
 )
 def test_what_a_cluster_rules_out(tmp_path: Path, site: str, candidate: str, why: str) -> None:

@@ -6,37 +6,31 @@ bucket goes, to the server that holds it as a key.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from bench.backends import mpi_group
 from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession, broadcast
 from bench.backends.protocol import Session
-from bench.backends.ps.server import (
-    CONTROL,
-    Begin,
-    CountPushes,
-    Pull,
-    Stop,
-    introduce,
-    split,
-    tag_of,
-)
-from bench.config import RunConfig, UsageError
+from bench.backends.ps.server import GRADIENT, PULL, RATE, Server, tag_of
+from bench.config import RunConfig
 from bench.launch.world import Launch
+from bench.train.device import Device
 
 
 class ParameterServer(Handwritten):
-    """Workers are ranks 0 to world_size - 1 of MPI's world, servers come after them."""
+    """Every rank trains, and a thread of it is the server of its share of the keys."""
 
-    def _join(self, config: RunConfig, launch: Launch) -> Any:
-        self._world, workers = split(config, launch)
-        self.servers = introduce(self._world)
-        self._pushed: Counter[str] = Counter()
-        return workers
+    def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        super().__init__(config, launch, device)
+        mpi_group.require_threads()
+        # contexts of their own: a server must match no message that its rank waits for
+        self._requests, self._answers = self._comm.Dup(), self._comm.Dup()
+        self._server = Server(self._requests, self._answers, config.mode == "async")
+        self._server.start()
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -44,29 +38,15 @@ class ParameterServer(Handwritten):
         broadcast(self._comm, model.state_dict().values())
         if config.exchange == "off":
             return Session(model, optimizer)
-        return ServedSession(self._world, self._comm, model, optimizer, config, self._pushed)
-
-    def served(self) -> tuple[list[dict[str, Any]], int]:
-        counts = None
-        if self._comm.Get_rank() == 0:
-            counts = [self._ask(server, CountPushes()) for server in self._of_servers()]
-        return self._comm.bcast(counts), sum(self._comm.allgather(self._pushed.total()))
+        ends = self._requests, self._answers
+        return ServedSession(self._server, ends, self._comm, model, optimizer, config)
 
     def close(self) -> None:
         self._comm.Barrier()
-        if self._comm.Get_rank() == 0:
-            for server in self._of_servers():
-                self._world.send(Stop(), dest=server, tag=CONTROL)
-        self._comm.Free()
-        self._world.Barrier()
-        self._world.Free()
-
-    def _of_servers(self) -> Iterable[int]:
-        return range(self._comm.Get_size(), self._world.Get_size())
-
-    def _ask(self, server: int, request: object) -> Any:
-        self._world.send(request, dest=server, tag=CONTROL)
-        return self._world.recv(source=server, tag=CONTROL)
+        self._server.stop()
+        self._requests.Free()
+        self._answers.Free()
+        super().close()
 
 
 class ServedSession(HandwrittenSession):
@@ -78,47 +58,34 @@ class ServedSession(HandwrittenSession):
 
     def __init__(
         self,
-        world: Any,
+        server: Server,
+        ends: tuple[Any, Any],
         workers: Any,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         config: RunConfig,
-        pushed: Counter[str],
     ) -> None:
-        self._world, self._async, self._pushed = world, config.mode == "async", pushed
+        self._ends, self._async = ends, config.mode == "async"
         super().__init__(workers, model, optimizer, config)
-        self._begin()
+        group, rank = self.optimizer.param_groups[0], self._comm.Get_rank()
+        held = [key for key in self._buckets if key.server == rank]
+        server.hold(
+            {key.number: (key.values(), key.flat.dtype) for key in held},
+            {name: group[name] for name in ("momentum", "weight_decay", "nesterov")},
+        )
+        self._comm.Barrier()  # before any worker pushes
 
     def _make_buckets(self, groups: Sequence[Sequence[torch.nn.Parameter]]) -> Sequence[Key]:
-        workers, processes = self._comm.Get_size(), self._world.Get_size()
-        servers = range(workers, processes)
-        if len(groups) < len(servers):
-            few = f"servers={len(servers)}, but the model's parameters make {len(groups)} key(s)"
-            raise UsageError(f"{few}; use fewer servers, or a smaller --bucket-mib")
-        holders = spread([sum(p.numel() for p in group) for group in groups], len(servers))
+        sizes = [sum(p.numel() for p in group) for group in groups]
+        holders = spread(sizes, self._comm.Get_size())
         return [
-            Key(group, number, servers[holder], self._world, self._push, self._async)
+            Key(group, number, holder, self._ends, self._rate, self._async)
             for number, (group, holder) in enumerate(zip(groups, holders, strict=True))
         ]
 
-    def _push(self) -> float:
-        """Count one more push; returns the learning rate at which it is to be applied."""
-        self._pushed["pushes"] += 1
+    def _rate(self) -> float:
+        """Return the learning rate at which a push is to be applied."""
         return float(self.optimizer.param_groups[0]["lr"])
-
-    def _begin(self) -> None:
-        """Send the servers their keys and rank 0's parameters, before any worker pushes."""
-        if self._comm.Get_rank() == 0:
-            group = self.optimizer.param_groups[0]
-            options = {name: group[name] for name in ("momentum", "weight_decay", "nesterov")}
-            for server in {key.server: None for key in self._buckets}:
-                server_keys = [key for key in self._buckets if key.server == server]
-                values = {key.number: key.values() for key in server_keys}
-                wire = {key.number: key.flat.dtype for key in server_keys}
-                begin = Begin(values, wire, options)
-                self._world.send(begin, dest=server, tag=CONTROL)
-                self._world.recv(source=server, tag=CONTROL)
-        self._comm.Barrier()
 
     def step(self) -> None:
         if not self._async:
@@ -145,42 +112,43 @@ class Key(Bucket):
         parameters: Sequence[torch.nn.Parameter],
         number: int,
         server: int,
-        comm: Any,
-        push: Callable[[], float],
+        ends: tuple[Any, Any],
+        rate: Callable[[], float],
         asynchronous: bool,
     ) -> None:
         super().__init__(parameters)
         self._async = asynchronous
-        self.number, self.server, self._comm, self._push = number, server, comm, push
-        self._rate, self._gradient = np.empty(1, np.float64), torch.empty_like(self.flat)
-        self._requests: list[Any] = []
+        self.number, self.server, self._rate = number, server, rate
+        self._requests, self._answers = ends
+        self._header, self._gradient = np.empty(1, np.float64), torch.empty_like(self.flat)
+        self._under_way: list[Any] = []
 
     def start(self, workers: Any) -> None:
         """Push the gradient, divided by the number of workers, and wait for nothing."""
         self.fill(workers.Get_size())
         # the sent memory must not change, and the answer is received into `flat`
         self._gradient.copy_(self.flat)
-        self._rate[0] = self._push()
-        tag = tag_of(self.number)
-        self._requests = [
-            self._comm.Irecv(self.flat.numpy(), self.server, tag + 1),
-            self._comm.Isend(self._rate, self.server, tag),
-            self._comm.Isend(self._gradient.numpy(), self.server, tag + 1),
+        self._header[0] = self._rate()
+        send = self._requests.Isend
+        self._under_way = [
+            self._answers.Irecv(self.flat.numpy(), self.server, self.number),
+            send(self._header, self.server, tag_of(self.number, RATE)),
+            send(self._gradient.numpy(), self.server, tag_of(self.number, GRADIENT)),
         ]
 
     def progress(self) -> None:
-        self._requests[0].Testall(self._requests)
+        self._under_way[0].Testall(self._under_way)
 
     def finish(self) -> None:
         """Wait for the answer: a mean is handed out, parameters wait for the step."""
-        self._requests[0].Waitall(self._requests)
+        self._under_way[0].Waitall(self._under_way)
         if not self._async:
             self.hand_out()
 
     def pull(self) -> None:
         """Fetch the server's present parameters."""
-        self._comm.send(Pull(self.number), dest=self.server, tag=CONTROL)
-        self._comm.Recv(self.flat.numpy(), self.server, tag_of(self.number) + 1)
+        self._requests.Send(self._header, self.server, tag_of(self.number, PULL))
+        self._answers.Recv(self.flat.numpy(), self.server, self.number)
 
     def values(self) -> torch.Tensor:
         """The parameters as one vector."""

@@ -114,7 +114,7 @@ def _try(argv: Sequence[str], config: RunConfig, cell: str, ranks: int | None) -
     size = ranks or max(config.world_size, _ALONE_RANKS)
     words = ["--backend", backend, "--transport", transport, "--world-size", str(size)]
     config = parse([*argv, *words])
-    start = launcher.command("mpirun", config.processes, args=launcher.ON_THIS_MACHINE)
+    start = launcher.command("mpirun", config.world_size, args=launcher.ON_THIS_MACHINE)
     try:
         done = subprocess.run(
             [*start, *_TRY, *argv, *words],
