@@ -37,7 +37,7 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       before it, over its others), `outlier_steps`, `others_share` (of a node's processor time, by
       other processes or stolen), `busy_share` (of the timed windows, cores of the busiest host at
       work), `turns` (taken, or why not), `exit_code`, `gradient_bytes`, `parameters_sha256` (at the
-      end)
+      end), `parity_not_proven` (tensors whose parity no rank could show)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """
