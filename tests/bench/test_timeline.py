@@ -13,15 +13,8 @@ from bench.instrument.timeline import Timeline, read, read_for
 from bench.tools.timeline import main
 
 ROOT = Path(__file__).parents[2]
-# tensors and numbers of torchvision's models; without Inception's second head, which is not trained
-PARAMETERS = {
-    "resnet50": (161, 25_557_032),
-    "resnet101": (314, 44_549_160),
-    "resnet152": (467, 60_192_808),
-    "vgg16": (32, 138_357_544),
-    "alexnet": (16, 61_100_840),
-    "inception_v3": (284, 23_834_568),
-}
+# tensors and numbers of torchvision's model
+PARAMETERS = {"resnet50": (161, 25_557_032)}
 P100 = ROOT / "bench/instrument/timelines/resnet50-p100-32px.json"
 SHIPPED = sorted((ROOT / "bench/instrument/timelines").glob("*.json"))
 H200 = [path for path in SHIPPED if "h200" in path.stem]
