@@ -72,7 +72,7 @@ _ROWS = (
         implementation="bench.backends.hvd:Horovod",
         collectives="bench.backends.collectives:OfHorovod",
         transports=("mpi", "gloo", "nccl"),
-        knobs={"matched": ("bucket_mib",), "tuned": ("fusion_mib", "cycle_ms")},
+        knobs={"matched": ("bucket_mib",), "tuned": ("cycle_ms",)},
         refused={
             ("compression", "bf16"): "Horovod 0.28 cannot add bfloat16 (its issue 4047); "
             "use --compression fp16"

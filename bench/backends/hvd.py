@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.backends import mpi_group, nccl
 from bench.backends.buckets import buckets
-from bench.backends.hvd_start import fusion_mib, start
+from bench.backends.hvd_start import ONE_EXCHANGE_MIB, start
 from bench.backends.hvd_timeline import Recording
 from bench.backends.protocol import Backend, Evidence, Reduction, Session
 from bench.config import RunConfig, UsageError
@@ -78,7 +78,7 @@ class HorovodSession(Session):
         if config.bucket_cap_mib is not None:
             self._buckets = list(buckets(self._parameters, int(config.bucket_cap_mib * 2**20)))
         if config.overlap == "off":
-            _require_one_exchange(self._buckets, config)
+            _require_one_exchange(self._buckets)
         # Horovod counts the backward passes of a step itself, so `no_sync` is the plain one
         wrapped = hvd.DistributedOptimizer(
             optimizer,
@@ -122,12 +122,14 @@ class HorovodSession(Session):
         return [p for p, by_any in zip(self._parameters, used.tolist(), strict=True) if not by_any]
 
 
-def _require_one_exchange(groups: Sequence[Sequence[torch.Tensor]], config: RunConfig) -> None:
+def _require_one_exchange(groups: Sequence[Sequence[torch.Tensor]]) -> None:
     """Raise UsageError where Horovod would cut its one group to the size of its fusion buffer."""
     total_mib = sum(p.nbytes for group in groups for p in group) / 2**20
-    if total_mib > (most_mib := fusion_mib(config)):
+    if total_mib > ONE_EXCHANGE_MIB:
         one_exchange = f"overlap=off exchanges all {total_mib:.0f} MiB of gradients at once"
-        raise UsageError(f"{one_exchange}, Horovod at most {most_mib:g} MiB; use a smaller --model")
+        raise UsageError(
+            f"{one_exchange}, Horovod at most {ONE_EXCHANGE_MIB} MiB; use a smaller --model"
+        )
 
 
 def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:

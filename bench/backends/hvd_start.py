@@ -15,9 +15,8 @@ from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.turn_table import VARIABLE
 
 _INTERFACE = "HOROVOD_GLOO_IFACE"
-_FUSION_MIB = 128.0  # Horovod's own default
 _GLOO_TIMEOUT = "HOROVOD_GLOO_TIMEOUT_SECONDS"
-_ONE_EXCHANGE_MIB = 1024.0  # of a buffer that a host gives page by page; a GPU gives it all at once
+ONE_EXCHANGE_MIB = 1024  # of a buffer that a host gives page by page; a GPU gives it all at once
 
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
@@ -55,8 +54,8 @@ def _environment(config: RunConfig) -> dict[str, str]:
     if VARIABLE in os.environ and _GLOO_TIMEOUT not in os.environ:
         # Gloo's limit also runs while a rank is stopped, and other worlds may warm up for long
         variables[_GLOO_TIMEOUT] = str(24 * 3600)
-    if config.fusion_mib is not None or config.overlap == "off":
-        variables["HOROVOD_FUSION_THRESHOLD"] = str(int(fusion_mib(config) * 2**20))
+    if config.overlap == "off":
+        variables["HOROVOD_FUSION_THRESHOLD"] = str(ONE_EXCHANGE_MIB * 2**20)
     if config.cycle_ms is not None:
         variables["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
     if config.observe == "framework":
@@ -64,13 +63,6 @@ def _environment(config: RunConfig) -> dict[str, str]:
     if config.settings == "matched":
         variables["HOROVOD_DISABLE_GROUP_FUSION"] = "1"  # keep one exchange per bucket
     return variables
-
-
-def fusion_mib(config: RunConfig) -> float:
-    """Most MiB that Horovod joins in one exchange; a group that has more is cut."""
-    if config.fusion_mib is not None:
-        return config.fusion_mib
-    return _ONE_EXCHANGE_MIB if config.overlap == "off" else _FUSION_MIB
 
 
 def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:

@@ -232,9 +232,6 @@ class Fields(Options):
     bucket_mib: float | None = _field(
         _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", ge=0, le=2**20
     )
-    fusion_mib: float | None = _field(
-        _KNOB, None, f"fusion threshold, MiB, of {takers('fusion_mib')}", ge=0, le=2**20
-    )
     mode: Literal["sync", "async"] = _field(
         _KNOB,
         "sync",

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from bench.config import RunConfig, UsageError, make_config, parse_argv
 
-TUNED = {"settings": "tuned", "fusion_mib": 0.5, "cycle_ms": 0.1}
+TUNED = {"settings": "tuned", "cycle_ms": 0.1}
 OWN = {"model": "my.module:net", "dataset": "digits", "image_size": 64, "nesterov": True}
 PLANNED = {"study": "weak", "block": 0, "position": 3, "curves": ("weak", "strong")}
 EXAMPLES: list[dict[str, Any]] = [
@@ -96,15 +96,14 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--backend single --transport mpi", ["transport=mpi"]),
     ("--backend ddp --transport none", ["needs a transport", "mpi or gloo or nccl"]),
     ("--backend ddp --cycle-ms 5", ["cycle_ms", "Horovod (tuned)", "backend=ddp"]),
-    ("--backend ddp --fusion-mib 5", ["fusion_mib", "Horovod (tuned)", "backend=ddp"]),
     (
         "--backend horovod --bucket-mib 5",
         ["bucket_mib", "DDP (matched or tuned)", "Horovod (matched)"],
     ),
     ("--bucket-mib 5", ["bucket_mib", "backend=single"]),
     (
-        "--backend horovod --settings matched --fusion-mib 5",
-        ["fusion_mib", "settings=matched", "(tuned)"],
+        "--backend horovod --settings matched --cycle-ms 5",
+        ["cycle_ms", "settings=matched", "(tuned)"],
     ),
     ("--backend horovod --cycle-ms 5", ["cycle_ms", "shipped", "--settings", "(tuned)"]),
     ("--backend ddp --settings tuned", ["settings=tuned", "bucket_mib", "none is given"]),

@@ -36,7 +36,6 @@ NEEDS: dict[str, dict[str, Any]] = {
     "target": TRAINED,
     "trainings": TRAINED,
     "mode": {"cells": ("single", "ps/mpi")},
-    "fusion_mib": {"cells": ("horovod/mpi",), "settings": "tuned"},
     "cycle_ms": {"cells": ("horovod/mpi",), "settings": "tuned"},
 }
 VALUES: dict[str, tuple[Any, Any]] = {
