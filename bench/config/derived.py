@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.backends.catalogue import Cell
 from bench.config.fields import Fields, Role, fields_with
 
+MOMENTUM = 0.9  # of SGD, in every run
 MATCHED_BUCKET_MIB = 25.0
 EVERYTHING_MIB = 2.0**20  # of one exchange that holds all gradients of any model
 

@@ -179,9 +179,8 @@ class Fields(Options):
     lr_decay: Literal["none", "linear"] = _field(
         _WORK, "none", "after the rise: 'linear' falls to zero at the end of the training"
     )
-    momentum: float = _field(_WORK, 0.9, "SGD momentum", ge=0, lt=1)
     weight_decay: float = _field(_WORK, 1e-4, "SGD weight decay (L2)", ge=0)
-    nesterov: bool = _field(_WORK, False, "Nesterov momentum")
+    nesterov: bool = _field(_WORK, False, "Nesterov's form of the momentum, which is 0.9")
     label_smoothing: float = _field(
         _DISCLOSED, 0.0, "share of each label that is spread over all classes", ge=0, lt=1
     )

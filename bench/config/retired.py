@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 # name -> the value that changed nothing. CHANGELOG names the version that reads the others.
-RETIRED: Mapping[str, Any] = {"checkpoint": False, "servers": None, "fusion_mib": None}
+RETIRED: Mapping[str, Any] = {
+    "checkpoint": False,
+    "servers": None,
+    "fusion_mib": None,
+    "momentum": 0.9,
+}
 
 
 def without_retired(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -74,8 +74,6 @@ def _batch(c: Derived) -> Iterator[str]:
         use = f"{below} or {below + c.world_size}" if below else c.world_size
         batch = f"global_batch={c.global_batch}"
         yield f"{batch} does not divide by world_size={c.world_size}; use {use}"
-    if c.nesterov and c.momentum == 0:
-        yield "nesterov needs momentum, and momentum=0; use --momentum 0.9, or leave nesterov out"
     if c.samples_per_rank % c.accumulate:
         images = f"the {c.samples_per_rank} images of a rank's step"
         reason = "unequal micro-batches would weigh images unequally"

@@ -9,6 +9,7 @@ import torch
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
+from bench.config.derived import MOMENTUM
 from bench.instrument import Observer
 from bench.models.requirements import require_pictures, require_scores
 from bench.randomness import seed_beside_torch
@@ -40,7 +41,7 @@ class Loop:
         optimizer = torch.optim.SGD(
             network.parameters(),
             lr=config.learning_rate(0, self._steps_in_all),
-            momentum=config.momentum,
+            momentum=MOMENTUM,
             weight_decay=config.weight_decay,
             nesterov=config.nesterov,
         )

@@ -128,6 +128,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     """The same steps in plain torch; the shards' gradients are summed in `order`."""
     import torch
 
+    from bench.config.derived import MOMENTUM
     from bench.instrument.parity import mean, own_gradients
     from bench.models import build_model
     from bench.train.checks import digest
@@ -136,7 +137,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     network = build_model(config, 10)
     last = config.memory_format == "channels_last"
     layout = torch.channels_last if last else torch.contiguous_format
-    own: dict[str, Any] = {"momentum": config.momentum, "weight_decay": config.weight_decay}
+    own: dict[str, Any] = {"momentum": MOMENTUM, "weight_decay": config.weight_decay}
     sgd = torch.optim.SGD(network.parameters(), lr=0.0, **own)
     rate = config.base_lr * config.samples_per_rank * shards / 256
     data = [shard_of(config, rank, shards) for rank in range(shards)]

@@ -132,7 +132,6 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
         "--backend ddp --compression fp16 --precision float64",
         ["compression=fp16", "precision=float64"],
     ),
-    ("--nesterov --momentum 0", ["nesterov", "momentum=0"]),
     ("--clip-norm inf", ["clip_norm", "finite"]),
     ("--base-lr nan", ["base_lr"]),
     ("--seed 99999999999999999999", ["seed", "less than"]),

@@ -38,7 +38,6 @@ SAME = (
     "model_width",
     "precision",
     "memory_format",
-    "momentum",
     "weight_decay",
     "nesterov",
     "lr_warmup_steps",

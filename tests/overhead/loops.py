@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from bench import data
 from bench.config import RunConfig
+from bench.config.derived import MOMENTUM
 from bench.models import build_model, import_torchvision
 from bench.train.precision import memory_format
 
@@ -119,5 +120,5 @@ def recipe_loop(config: RunConfig) -> Step:
 def _sgd(model: torch.nn.Module, config: RunConfig) -> torch.optim.SGD:
     rate, decay = config.learning_rate(0), config.weight_decay
     return torch.optim.SGD(
-        model.parameters(), rate, config.momentum, weight_decay=decay, nesterov=config.nesterov
+        model.parameters(), rate, MOMENTUM, weight_decay=decay, nesterov=config.nesterov
     )

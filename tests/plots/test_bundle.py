@@ -179,7 +179,7 @@ def edit(path: Callable[[Path], Path], old: str, new: str) -> Callable[[Path], N
 
 def unsealed(folder: Path) -> None:
     text = first_log(folder).read_text()
-    first_log(folder).write_text(text.replace('"momentum": 0.9', '"momentum": 0.8'))
+    first_log(folder).write_text(text.replace('"weight_decay": 0.0001', '"weight_decay": 0.0002'))
 
 
 def measured_twice(folder: Path) -> None:
@@ -262,7 +262,10 @@ CHANGED += (
         (change("study.toml", "windows = 2", "windows = 3"), f"{CHANGED}; and 7 more"),
         (unlink("job-001.sh"), "jobs.jsonl names job-001.sh, which is not there"),
         (change("jobs.jsonl", '{"script', '{"scr'), "names neither a job script nor a job"),
-        (edit(first_log, '"momentum": 0.9', '"momentum": 0.8'), "has momentum=0.8, planned 0.9"),
+        (
+            edit(first_log, '"weight_decay": 0.0001', '"weight_decay": 0.0002'),
+            "has weight_decay=0.0002, planned 0.0001",
+        ),
         (edit(first_log, '"seed": ', '"seed": 1'), "has seed=17, planned 7"),
         (edit(first_log, '"phase"', '"stage"'), "is damaged: line 2: steps.phase: Field required"),
         (unsealed, "is damaged: the log was changed after it was written"),

@@ -99,7 +99,9 @@ def test_what_one_arm_alone_was_set_is_named_and_no_hindrance(tmp_path: Path) ->
 
 
 def test_an_arm_differs_in_nothing_that_the_study_does_not_set(tmp_path: Path) -> None:
-    found, _ = arms(tmp_path, 1.2, "[arms.slow]\ninject_ms = 20.0\n", inject_ms=20.0, momentum=0.5)
+    found, _ = arms(
+        tmp_path, 1.2, "[arms.slow]\ninject_ms = 20.0\n", inject_ms=20.0, weight_decay=0.5
+    )
     assert not found.comparisons
     assert "no usable run of ddp/mpi" in found.not_compared[0].reason
 

@@ -367,8 +367,8 @@ def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str)
             "run.nesterov='yes' is of another kind than the field; write it as true or false",
         ),
         (
-            "nesterov = true\nmomentum = true",
-            "run.momentum=True is of another kind .* write it as a number",
+            "nesterov = true\nweight_decay = true",
+            "run.weight_decay=True is of another kind .* write it as a number",
         ),
         ("dataset = 3", "run.dataset=3 is of another kind than the field; write it as text"),
         ("dataset = {}", "run.dataset={} is of another kind than the field; write it as text"),
