@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from bench.instrument.energy import EnergyReading
-from bench.instrument.nvml import Clocks
 from bench.launch import cores
 from bench.lifecycle.turns import Turns
 from bench.record import RunLog
@@ -24,39 +21,23 @@ def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
     """
     config, backend, step, watch = rig.config, rig.backend, rig.step, rig.place.stopwatch()
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
-    gpu = Clocks(rig.place.uuid)
     _record(rig, log, "warmup", 0, _warm_up(rig, watch, turns))
     for index in range(config.windows):
         turns.pass_on(backend.barrier)
         if config.lead_in_steps:
             lead_in = time_steps(step, config.lead_in_steps, watch).step_seconds
             _record(rig, log, "lead_in", index, lead_in)
-        before, edge, clock = cores.ticks(), rig.meters.edge(), gpu.edge()
+        before = cores.ticks()
         backend.barrier()
         window = time_steps(step, steps, watch)
-        busy, clocks = cores.busy_share(before, cores.ticks()), gpu.since(clock)
+        busy = cores.busy_share(before, cores.ticks())
         seconds = backend.reduce_scalar(window.seconds, "max")  # when all ranks are done
-        energy = rig.meters.since(edge)
         _record(rig, log, "window", index, window.step_seconds)
         input_seconds = backend.gather(sum(rig.samples.wait_seconds[-steps:]))
-        shares, readings, clocks_of_ranks = zip(
-            *backend.gather((busy, energy, clocks)), strict=True
-        )
-        observed = {"input_seconds": input_seconds, "busy_share": [*shares]}
-        observed |= _energy(readings)
-        observed |= {"clocks": [*clocks_of_ranks]} if any(clocks_of_ranks) else {}
+        observed = {"input_seconds": input_seconds, "busy_share": backend.gather(busy)}
         log.write("window", index=index, steps=steps, seconds=seconds, **observed)
         progress(index + 1, config.windows, images / seconds)
     turns.end(backend.barrier)
-
-
-def _energy(readings: Sequence[EnergyReading | None]) -> dict[str, list[Any]]:
-    """The readings of all ranks for the log; nothing where no rank has a counter."""
-    if not any(readings):
-        return {}
-    each = [reading or (None, []) for reading in readings]
-    seconds, counts = zip(*each, strict=True)
-    return {"energy_seconds": [*seconds], "energy_counts": [*counts]}
 
 
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:

@@ -15,7 +15,6 @@ from bench.data import Batch, Images
 from bench.instrument import Observer, Observers
 from bench.instrument.breakdown import Breakdown
 from bench.instrument.emulation import Emulation
-from bench.instrument.energy import Meters, meters_of
 from bench.instrument.inject import Sleep
 from bench.instrument.parity import SAMPLED, STEP, Parity
 from bench.launch.world import Launch
@@ -87,7 +86,6 @@ class Rig:
     settings: TorchSettings
     parity: Parity | None
     observer: Observer
-    meters: Meters
     loop: Loop | None
 
     @property
@@ -124,9 +122,8 @@ def assemble(
     place, workload = _load(config, launch, pulse, trial)
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
-    meters = meters_of(config.sysfs, place.uuid, first_of_node=launch.local_rank == 0)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
-    files = write_start(config, launch, log, backend, place, workload.facts(config), turns, meters)
+    files = write_start(config, launch, log, backend, place, workload.facts(config), turns)
     network = workload.network
     settings = torch_settings.require_alike(config, backend, network)
     batches = trial.batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
@@ -147,7 +144,6 @@ def assemble(
         settings=settings,
         parity=parity,
         observer=observer,
-        meters=meters,
         loop=None
         if config.loader_only
         else Loop(config, backend, network, samples, observer, classes=classes),

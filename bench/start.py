@@ -10,7 +10,6 @@ import torch
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.instrument.energy import Meters
 from bench.launch import provenance, sources
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
@@ -29,7 +28,6 @@ def write_start(
     place: Device,
     workload: dict[str, Any],
     turns: Turns = ALONE,
-    meters: Meters | None = None,
 ) -> dict[str, bytes]:
     """Compare what all ranks must share, and log it; needs all ranks. Returns the user's own files.
 
@@ -39,9 +37,9 @@ def write_start(
     user_code, packages = digests(files), sources.versions(config)
     versions = {**backend.versions, **packages}
     shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
-    rank_facts = provenance.describe_rank(launch, torch.get_num_threads(), config.sysfs)
+    rank_facts = provenance.describe_rank(launch, torch.get_num_threads())
     rank_facts |= place.describe()
-    rank_facts |= {**backend.files, **disturbance(turns), **(meters.record() if meters else {})}
+    rank_facts |= {**backend.files, **disturbance(turns)}
     model = {"gpu": rank_facts["gpu"]} if "gpu" in rank_facts else {}
     alike = flat({**shared, **model, "workload": workload})
     ranks = _compare(backend, alike, rank_facts)

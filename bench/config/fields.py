@@ -249,9 +249,6 @@ class Fields(Options):
     peak_tflops: float | None = _field(
         _BOOK, None, "peak of a rank's device, 1e12 operations/s, to tell its use", ge=1e-6, le=1e6
     )
-    sysfs: Path = _field(
-        _BOOK | Role.FOLDER, Path("/sys"), "folder of energy counters and NUMA nodes"
-    )
     rendezvous_dir: Path | None = _field(
         _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
     )

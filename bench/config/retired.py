@@ -11,6 +11,7 @@ RETIRED: Mapping[str, Any] = {
     "servers": None,
     "fusion_mib": None,
     "momentum": 0.9,
+    "sysfs": "/sys",
 }
 
 

@@ -97,17 +97,3 @@ def mhz(cores: Collection[int], root: Path = Path("/")) -> float | None:
         if clocks_mhz := [float(clock) for number, clock in pairs if int(number) in cores]:
             return sum(clocks_mhz) / len(clocks_mhz)
     return None
-
-
-def numa_nodes(cores: Collection[int], sysfs: Path = Path("/sys")) -> list[int]:
-    """NUMA nodes that hold these cores, sorted; none where the kernel does not tell."""
-    folders = (sysfs / f"devices/system/cpu/cpu{core}" for core in cores)
-    return sorted({int(n.name[4:]) for folder in folders for n in folder.glob("node[0-9]*")})
-
-
-def governor(core: int, root: Path = Path("/")) -> str | None:
-    """Who sets a core's clock, such as 'performance'; None where the kernel does not tell."""
-    path = root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"
-    with suppress(OSError):
-        return path.read_text().strip()
-    return None

@@ -1,14 +1,11 @@
-"""A GPU's place, and settings that its owner may change and torch does not show."""
+"""Settings of a GPU that its owner may change and torch does not show."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-_VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _FIELDS = (
     *("compute_mode", "persistence_mode", "mig.mode.current", "power.limit"),
     *("clocks.max.sm", "clocks.applications.graphics"),
@@ -29,33 +26,13 @@ def settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def full_name(uuid: str) -> str:
-    """The UUID as nvidia-smi and NVML take it; torch leaves out the beginning."""
+    """The UUID as nvidia-smi takes it; torch leaves out the beginning."""
     return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
 def of_one_process(env: Mapping[str, str]) -> bool:
     """Whether a GPU here takes one process at a time, as far as nvidia-smi says."""
     return "Exclusive_Process" in _query(env, "", "compute_mode") and not _has_mps(env)
-
-
-def visible(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that choose among a node's GPUs, where they are set."""
-    return {name: env[name] for name in _VISIBLE if name in env}
-
-
-def bus_address(properties: Any) -> str | None:
-    """'0000:1b:00.0', as the kernel writes it, of torch's properties; None where torch is older."""
-    names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
-    numbers = [getattr(properties, name) for name in names if hasattr(properties, name)]
-    return "{:04x}:{:02x}:{:02x}.0".format(*numbers) if len(numbers) == len(names) else None
-
-
-def numa_node(address: str | None, sysfs: Path = Path("/sys")) -> int | None:
-    """The NUMA node that a PCI device hangs on; None where the kernel does not tell."""
-    with suppress(OSError, ValueError):
-        node = int((sysfs / "bus/pci/devices" / str(address) / "numa_node").read_text())
-        return None if node < 0 else node
-    return None
 
 
 def _query(env: Mapping[str, str], gpu: str, *fields: str) -> str:

@@ -67,20 +67,17 @@ _PACKAGES = (
 )
 
 
-def describe_rank(launch: Launch, threads: int, sysfs: Path = Path("/sys")) -> dict[str, Any]:
-    """Facts that may differ between ranks; cores and NUMA nodes as the kernel numbers them."""
-    affinity = sorted(os.sched_getaffinity(0))
+def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
+    """Facts that may differ between ranks; cores as the kernel numbers them."""
     return {
         **launch.record(),
         "hostname": socket.gethostname(),
         "boot_id": cores.boot_id(),
         "pid": os.getpid(),
-        "affinity": affinity,
-        "numa_nodes": cores.numa_nodes(affinity, sysfs),
+        "affinity": sorted(os.sched_getaffinity(0)),
         "threads": threads,
         "versions": {"python": platform.python_version(), **installed()},
         "cpu": cpu_model(),
-        "cpu_governor": cores.governor(affinity[0]),
         "cpus_on_node": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }

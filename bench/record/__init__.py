@@ -21,10 +21,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      passed outside its turns. exit has partner, the run of a launch whose end ended this one, and
      apart: why a run that was to take turns was launched by itself
  11  steps may have the phase lead_in: steps before a window, outside its clock
- 12  each rank names the energy counters that it reads, and those that it cannot; where there are
-     any, window has energy_seconds and energy_counts. end has flops_per_image
- 13  each rank has numa_nodes, those of its cores, and on a GPU where that is: gpu_index, gpu_bus,
-     gpu_numa_node and visible_devices. Where NVML tells, window has clocks
+ 12  end has flops_per_image
  14  end has strided_gradients: how many of rank 0's lie in other strides than their parameters,
      and seconds of each of ten copies of them all, from their strides and from their parameters'
  15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
@@ -41,10 +38,7 @@ Events in order; every number as measured, seconds unrounded (types: events.py a
   exchanges  ranks: of each rank the exchanges that its framework noted, begin_s on the clock of
           `begin` (only with observe=framework; end then has evidence: what it says of a step)
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
-          what each rank waited for data; busy_share: of that time, its cores (null: not known);
-          energy_counts: of each rank's counters before and after, energy_seconds apart; clocks:
-          of each rank's GPU, before and after, sm_mhz and how long its clock has been lowered since
-          its driver was loaded: power_ns, thermal_ns, hw_thermal_ns, hw_power_brake_ns
+          what each rank waited for data; busy_share: of that time, its cores (null: not known)
   epoch   training, index, steps; seconds: the slowest rank's, without the judging; loss: mean of
           the steps, over ranks; correct of held_out: samples that were never trained on;
           parameters_equal: on all ranks (only with epochs; after the windows, and each training

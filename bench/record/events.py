@@ -20,8 +20,6 @@ from bench.record.host import (
     Wait,
 )
 
-_PAIR = Field(min_length=2, max_length=2)  # before and after
-
 
 class Start(TypedDict):
     """What a run is, before anything is measured."""
@@ -85,9 +83,6 @@ class Window(TypedDict):
     seconds: Duration
     input_seconds: list[Wait]
     busy_share: NotRequired[list[Share | None]]
-    energy_seconds: NotRequired[list[Duration | None]]  # between a rank's two readings
-    energy_counts: NotRequired[list[list[list[Count | None]]]]  # [rank][counter][before, after]
-    clocks: NotRequired[list[dict[Text, Annotated[list[Count | None], _PAIR]]]]  # of a rank's GPU
 
 
 class Epoch(TypedDict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
@@ -24,20 +24,6 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-# of an energy counter: all of a node; a part of it that no other part holds; the GPU of one rank;
-# or what one of these holds already, or nobody knows
-Scope = Literal["node", "part", "device", "beside"]
-
-
-class LoggedCounter(TypedDict):
-    """An energy counter: a count is `joules`, and after `wraps_at` counts it begins again."""
-
-    name: Text
-    scope: Scope
-    joules: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
-    wraps_at: Count | None
-
-
 class Rank(TypedDict):
     """What one rank recorded of itself."""
 
@@ -47,7 +33,6 @@ class Rank(TypedDict):
     local_rank: NotRequired[Count]
     pid: NotRequired[Count]
     affinity: NotRequired[list[Count]]
-    numa_nodes: NotRequired[list[Count]]  # of these cores
     threads: NotRequired[Count]
     versions: NotRequired[Texts]
     cpu: NotRequired[Text]
@@ -60,17 +45,10 @@ class Rank(TypedDict):
     idle_jiffies: NotRequired[Count | None]
     own_jiffies: NotRequired[Count]
     cpu_mhz: NotRequired[Finite | None]
-    cpu_governor: NotRequired[Text | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
-    gpu_index: NotRequired[Count]  # among those that the rank sees
-    gpu_bus: NotRequired[Text | None]  # its PCI address
-    gpu_numa_node: NotRequired[Count | None]
-    visible_devices: NotRequired[Texts]  # the variables that choose among a node's GPUs
     nccl_library: NotRequired[Text]  # the file; its contents are in the host's versions
     gpu_settings: NotRequired[Texts]  # nvidia-smi's words for what its owner may change
-    energy_counters: NotRequired[list[LoggedCounter]]  # that it reads
-    energy_absent: NotRequired[list[Text]]  # which others it does not, and why
 
 
 def machine_of(rank: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ class Cuda:
             cause = "torch sees no GPU: a CPU build of torch, or no driver"
             raise UsageError(f"device=cuda, but {cause}; use --device cpu")
         index = gpu_index(torch.cuda.device_count(), launch)
-        self.torch_device, self._sysfs = torch.device("cuda", index), config.sysfs
+        self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
         # set explicitly, as torch's defaults are TF32 for convolutions, but not for matrix products
         mode = "tf32" if config.precision == "tf32" else "ieee"
@@ -54,16 +54,11 @@ class Cuda:
         return _EventStopwatch(self.torch_device)
 
     def describe(self) -> dict[str, Any]:
-        """What tells this GPU from every other, where it is, and which libraries drive it."""
+        """What tells this GPU from every other, how it is set, and which libraries drive it."""
         properties = torch.cuda.get_device_properties(self.torch_device)
-        address = gpu.bus_address(properties)
         return {
             "gpu": properties.name,
             "gpu_uuid": self.uuid,
-            "gpu_index": self.torch_device.index,
-            "gpu_bus": address,
-            "gpu_numa_node": gpu.numa_node(address, self._sysfs),
-            "visible_devices": gpu.visible(os.environ),
             "gpu_settings": gpu.settings(str(self.uuid), os.environ),
             "gpu_memory_bytes": properties.total_memory,
             "cuda": torch.version.cuda or f"hip {torch.version.hip}",

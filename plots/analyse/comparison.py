@@ -34,7 +34,6 @@ class Comparison:
     sessions: tuple[str, ...]  # of each block
     emulated: bool  # whether compute slept
     unequal: tuple[str, ...]  # what one side's environment had by intent and the other's had not
-    energy: Paired | None = None  # joules per image, candidate over reference; None: not known
     of_one_arm: tuple[str, ...] = ()  # what the study set for one side alone: part of the question
     margin: float = 0.02
     primary: bool = False
@@ -213,7 +212,6 @@ def _comparison(
         paired=table.paired(a, b, blocks, swapped),
         median_ratio=table.median_ratio(a, b, blocks),
         first_steps=table.first_steps(a, b, blocks),
-        energy=table.energy(a, b, blocks),
         sessions=tuple(table.sessions(a, blocks)),
         emulated=any(comparability.is_emulated(one) for _, side in facts for one in side),
         unequal=_of_one(facts, comparability.OWN_ENV),

@@ -11,7 +11,6 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ import pandas as pd
 from bench.study import stats
 from plots.analyse import comparability, variants
 from plots.analyse.comparability import Block
-from plots.analyse.resources import JOULES, Resources
 from plots.analyse.variants import Variant
 
 CURVES = ("weak", "strong", "batch")
@@ -83,7 +81,7 @@ class BlockMean:
     busy_share: float  # of the windows' time, of the busiest host's cores; nan where not known
     input_share: float  # of the windows' time, of the rank that waited most
     parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
-    resources: Resources
+    resources: Mapping[str, float]  # what it takes besides time, in every run
 
 
 @dataclass(frozen=True)
@@ -130,20 +128,6 @@ class Table:
         """Whether b ran before a, by block; empty where a log does not say."""
         places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
         return [] if np.isnan(places).any() else [b_at < a_at for a_at, b_at in places]
-
-    def energy(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired | None:
-        """Joules per image of b over those of a, paired and averaged as images/s are, in blocks
-        where both are known; None where there is none, or other counters are summed in some.
-        """
-        sides = [[self.blocks[p][x].resources for p in (a, b)] for x in blocks]
-        known = [all(JOULES in one.values for one in both) for both in sides]
-        shared, sides = [*compress(blocks, known)], [*compress(sides, known)]
-        if len({one.counters for both in sides for one in both}) != 1:
-            return None
-        of_a, of_b = ([one.values[JOULES] for one in side] for side in zip(*sides, strict=True))
-        first = self._b_first(a, b, shared)
-        paired = stats.paired_ratio(numerator=of_b, denominator=of_a, first=first)
-        return stats.over_sessions(paired, self.sessions(a, shared))
 
     def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
         """The session of each block."""
@@ -231,12 +215,9 @@ def _mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(one[name] for one in parts) / len(parts) for name in parts[0]}
 
 
-def _resources(runs: Sequence[Resources]) -> Resources:
-    names = set.intersection(*({*run.values} for run in runs))
-    if len({run.counters for run in runs}) > 1:  # other counters count other things
-        names.discard(JOULES)
-    values = _mean([{name: run.values[name] for name in sorted(names)} for run in runs])
-    return Resources(values, runs[0].counters)
+def _resources(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = sorted(set.intersection(*({*run} for run in runs)))
+    return _mean([{name: run[name] for name in names} for run in runs])
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:

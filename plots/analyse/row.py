@@ -18,7 +18,6 @@ from bench.study.definition import Study
 from bench.study.strides import strides
 from plots.analyse import (
     breakdown,
-    clocks,
     comparability,
     resources,
     served,
@@ -75,7 +74,6 @@ def row_of(run: Run, study: Study) -> RunRow:
         "trainings": trainings.of_run(run),
         "served": served.of_run(run),
         "resources": resources.of_run(run),
-        "clocks": clocks.of_run(run),
         "processes": run.processes,
         "renamed": written is None or written.name != run.path.name,
     }

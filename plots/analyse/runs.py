@@ -37,7 +37,7 @@ CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with 
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "sequence", "parts", "evidence", "trainings", "served", "resources"),
-    *("machines", "clocks", "strides", "exchanged_bytes"),
+    *("machines", "strides", "exchanged_bytes"),
     *("renamed", "study_sha256", "processes", "took_turns_in"),
     *(*CLOCK, *fields_with(Role.APART)),
 )

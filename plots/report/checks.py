@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from bench.record.quiet import NOISY
 from bench.study.stats import SESSIONS, geometric_mean
 from plots.analyse import pauses, quiet
-from plots.analyse.clocks import LOWERED, WindowClocks
 from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
 from plots.analyse.input_rate import input_rates
@@ -40,7 +39,7 @@ class Check:
 def checks(a: Analysis) -> list[Check]:
     """In the order in which a reader asks."""
     data = [_launches(a), *_logs(a), *_work(a), *_parity(a), *_parameters(a)]
-    machine = [*_turns(a), *_sessions(a), _machine(a), *_clocks(a), *_pauses(a), _steady(a)]
+    machine = [*_turns(a), *_sessions(a), _machine(a), *_pauses(a), _steady(a)]
     return [*data, *machine, *_input(a), *_skew(a)]
 
 
@@ -221,31 +220,6 @@ def _machine(a: Analysis) -> Check:
         f"processor time, at most {100 * worst['others_share']:.0f} % ({worst['log']})."
     )
     return Check(f"busy in {len(noisy)} of {known} runs", False, why)
-
-
-def _clocks(a: Analysis) -> Iterator[Check]:
-    """Whether GPUs kept their clock; nothing where no log tells."""
-    of_cells: dict[str, list[WindowClocks]] = {}
-    for cell, one in zip(a.loaded.runs["cell"], a.loaded.runs["clocks"], strict=True):
-        if isinstance(one, WindowClocks):
-            of_cells.setdefault(cell, []).append(one)
-    if not of_cells:
-        return
-    each = []
-    total, lowered = 0, Counter[str]()
-    for cell, runs in sorted(of_cells.items()):
-        windows, causes = sum(one.windows for one in runs), Counter[str]()
-        for one in runs:
-            causes.update(one.lowered)
-        total, lowered = total + windows, lowered + causes
-        mhz = [m for one in runs for m in one.mhz]
-        ends = f", {min(mhz)} to {max(mhz)} MHz at their ends" if mhz else ""
-        parts = ", ".join(f"{causes[cause]} by {cause}" for cause in causes)
-        each.append(f"{cell} {parts} of {count(windows, 'window')}{ends}")
-    why = f"Windows whose SM clock was lowered for more than {rule(LOWERED)} of their time: "
-    why += f"{'; '.join(each)}."
-    worst = "; ".join(f"by {cause} in {n} of {total} windows" for cause, n in lowered.items() if n)
-    yield Check(f"clocks lowered {worst}" if worst else "clocks kept", not worst, why)
 
 
 def _input(a: Analysis) -> Iterator[Check]:

@@ -72,19 +72,9 @@ def limits(a: Analysis) -> Iterator[str]:
         yield "Compute was slept, not computed: only exchange, hooks and optimiser step are real."
     if {one.get("device") for one in a.loaded.runs["facts"]} == {"cpu"}:
         yield "Tensors were on CPUs: nothing is said of GPUs and NCCL."
-    yield from _energy(a)
     yield from _strides(a)
     if a.blocks < stats.MIN_BLOCKS:
         yield f"Fewer than {stats.MIN_BLOCKS} launches: no interval, no verdict."
-
-
-def _energy(a: Analysis) -> Iterator[str]:
-    """Of which runs energy is not known, and why."""
-    reasons = Counter(one.energy_reason for one in a.loaded.runs["resources"])
-    without, runs = reasons.total() - reasons.pop("", 0), len(a.loaded.runs)
-    if reasons:
-        of = "" if without == runs else f" of {without} of {runs} runs"
-        yield f"Energy is not known{of}: {'; '.join(reasons)}."
 
 
 def _strides(a: Analysis) -> Iterator[str]:

@@ -90,7 +90,6 @@ _PAGE = (
     Exhibit("Training to a target", tables.by_epoch, "trained", "", "by_epoch"),
     Exhibit("Each rank by itself", tables.SERVED, "served"),
     Exhibit("Throughput", tables.throughput, "throughput", csv="points.csv"),
-    Exhibit("Energy", tables.energy, "comparisons", prose="energy"),
     Exhibit("Scaling", tables.SCALING, "efficiency", "scaling"),
     Exhibit("Scaling", tables.BOUNDS, "bounds"),
     Exhibit("Data quality", prose="quality"),

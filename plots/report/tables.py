@@ -65,8 +65,6 @@ _RESOURCES = (
     Column("device_memory_bytes", "device memory MB [95 %]", with_interval(megabytes)),
     Column("flops_per_s_and_rank", "rank's GFLOP/s [95 %]", with_interval(giga)),
     Column("flop_utilisation", "of peak [95 %]", with_interval(percent)),
-    Column("joules_per_image", "J/image [95 %]", with_interval(rate)),
-    Column("energy_counters", "energy of"),
 )
 
 
@@ -148,17 +146,6 @@ def _apart(c: Comparison) -> tuple[str, ...]:
     """Each session's own ratio, where there are several."""
     sessions = list(apart(c.paired, c.sessions))
     return tuple(f"{name}: {short(e, ratio)}" for name, e in sessions) if sessions[1:] else ()
-
-
-def energy(a: Analysis) -> tuple[Column, ...]:
-    """Every comparison's ratio of joules per image; empty where none is known."""
-    if not any(c.energy for c in a.comparisons):
-        return ()
-    name = f"J/image, {over(a.reference, a.candidate)} [95 %]"
-    estimate = Column(
-        lambda c: c.energy and c.energy.estimate, name, with_interval(ratio), key="energy_ratio"
-    )
-    return (*_WHERE, estimate, Column(lambda c: c.energy and c.energy.n, "n", key=""))
 
 
 CHECKS = (

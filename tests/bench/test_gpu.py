@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from bench.launch.cores import numa_nodes
-from bench.launch.gpu import bus_address, numa_node, settings, visible
+from bench.launch.gpu import settings
 
 # answers for one GPU alone, with a value for each field that is asked for
 NVIDIA_SMI = """#!/bin/sh
@@ -54,26 +52,6 @@ def test_what_its_owner_may_change_is_recorded(env: dict[str, str], tmp_path: Pa
     }
     (tmp_path / "control").touch()
     assert settings("GPU-1a2b", env) == found | {"mps": "on"}
-
-
-def test_numa_nodes_of_cores_and_of_a_gpu(tmp_path: Path) -> None:
-    """From a tree as the kernel's documentation of sysfs shows it."""
-    for core, node in ((0, 0), (1, 0), (8, 1)):
-        (tmp_path / f"devices/system/cpu/cpu{core}/node{node}").mkdir(parents=True)
-    assert numa_nodes([0, 1], tmp_path) == [0]
-    assert numa_nodes([8, 1], tmp_path) == [0, 1]
-    assert numa_nodes([2], tmp_path) == []
-    address = bus_address(SimpleNamespace(pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0))
-    assert address == "0000:1b:00.0"
-    assert bus_address(SimpleNamespace(name="of an older torch")) is None
-    device = tmp_path / "bus/pci/devices" / address
-    device.mkdir(parents=True)
-    for text, expected in (("1\n", 1), ("-1\n", None), ("\n", None)):
-        (device / "numa_node").write_text(text)
-        assert numa_node(address, tmp_path) == expected
-    assert numa_node("0000:1c:00.0", tmp_path) is None
-    assert numa_node(None, tmp_path) is None
-    assert visible({"CUDA_VISIBLE_DEVICES": "", "CUDA_HOME": "/x"}) == {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def test_where_nobody_knows_the_gpu_nothing_is_told(
