@@ -10,7 +10,6 @@ from functools import partial
 from importlib import import_module
 
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.instrument import trace
 from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
@@ -72,8 +71,6 @@ def start(
         if config.emulate is not None:
             read_for(config)  # a wrong one is found before there is a log
         _set_resources(config, launch)
-        if rank == 0 and config.trace is not None:
-            trace.reserve(config.trace)
         table = table_of(os.environ)
         log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:

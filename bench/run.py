@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from bench import fom
-from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.config.rules import steep_rate
-from bench.instrument import layout, trace
 from bench.instrument.parity import not_proven
 from bench.launch import provenance, sources
 from bench.launch.wire import tcp_bytes
@@ -19,7 +16,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import ALONE, Turns
 from bench.measure import measure
 from bench.progress import result
-from bench.record import RunLog, read_run
+from bench.record import RunLog
 from bench.record.user_code import digests
 from bench.rig import Rig, assemble
 from bench.start import disturbance
@@ -38,15 +35,13 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
     with assemble(config, launch, log, pulse, turns) as rig:
-        facts = _end_facts(rig, log, _train(rig, log, pulse, turns))
+        facts = _end_facts(rig, _train(rig, log, pulse, turns))
         failed = [name for name, good in facts["checks"].items() if good is False]
         if launch.rank == 0:
             for changed in facts.get("torch_settings_changed", ()):
                 say(f"error: the code of a model or data set changed torch's settings, {changed}")
             if facts["checks"].get("parity", True) is None:
                 say(f"warning: {not_proven(facts['parity'])}")
-            if config.trace is not None and config.log_path is not None:
-                trace.write(config.trace, read_run(config.log_path))
         _write_end(log, rig, facts, failed, turns)
         pulse.passed = not failed  # not before: a rank that is lost until then fails the run
         if launch.rank == 0:
@@ -82,7 +77,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     return {"checks": checks, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
 
 
-def _end_facts(rig: Rig, log: RunLog, facts: EndFacts) -> EndFacts:
+def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
     """What the log's end says of the training, its checks among it; needs every rank's call."""
     config, backend, workload = rig.config, rig.backend, rig.workload
     results = [check_samples(rig.samples, backend, config), _imported_later(rig)]
@@ -99,16 +94,7 @@ def _end_facts(rig: Rig, log: RunLog, facts: EndFacts) -> EndFacts:
     facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": checks}
     if rig.loop is not None:
         facts["exchange_bytes"] = rig.loop.session.exchange_bytes()
-    if rig.loop is not None and config.observe == "framework":
-        facts["evidence"] = _log_evidence(log, backend, rig.loop)
     return facts
-
-
-def _log_evidence(log: RunLog, backend: Backend, loop: Loop) -> list[dict[str, float]]:
-    """What each rank's framework says of a step; each exchange goes to the log by itself."""
-    of_ranks = backend.gather(loop.session.evidence(loop.steps))
-    log.write("exchanges", ranks=[[asdict(x) for x in evidence.exchanges] for evidence in of_ranks])
-    return [dict(evidence.seconds) for evidence in of_ranks]
 
 
 def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:
@@ -143,10 +129,9 @@ def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns:
 
 
 def _of_the_model(rig: Rig) -> EndFacts:
-    """How the gradients of rank 0 lie, and the operations of what was trained."""
+    """Count the operations of what was trained, on rank 0."""
     if rig.launch.rank or rig.loop is None or rig.workload.emulation is not None:
         return {}
     return {
-        "strided_gradients": layout.strided_gradients(rig.workload.network, rig.place.stopwatch()),
         "flops_per_image": flops.per_image(rig.workload.network, rig.config),
     }

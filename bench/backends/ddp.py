@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -17,7 +16,7 @@ import torch.distributed.nn.functional
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.backends.protocol import Backend, Evidence, Exchanged, Reduction, Session
+from bench.backends.protocol import Backend, Reduction, Session
 from bench.config import RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -30,11 +29,6 @@ _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _SYNC_BUFFERS = "forward_sync_buffers"
 if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
     _SYNC_BUFFERS = "broadcast_buffers"
-# DDP's names for its mean times in a step
-_MEANS = (
-    *("forward_compute", "backward_compute", "backward_comm"),
-    "backward_compute_comm_overlap",
-)
 
 
 class Ddp(Backend):
@@ -70,13 +64,10 @@ class Ddp(Backend):
         # framework alone would round more
         bf16 = config.precision == "bf16"
         wire = torch.float32 if bf16 else _WIRE_TYPES.get(config.compression)
-        exchanges: list[Exchanged] = []
-        if config.observe == "framework":
-            wrapped._set_ddp_runtime_logging_sample_rate(1)
-        if wire or _draws_exchanges(config):
-            wrapped.register_comm_hook(None, _exchange_as(wire, exchanges))
+        if wire:
+            wrapped.register_comm_hook(None, _exchange_as(wire))
         wrapped.require_backward_grad_sync = config.exchange == "on"
-        return DdpSession(wrapped, optimizer, exchanges)
+        return DdpSession(wrapped, optimizer)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
         tensor = torch.tensor([value], dtype=torch.float64)
@@ -105,15 +96,6 @@ class DdpSession(Session):
 
     model: DistributedDataParallel
 
-    def __init__(
-        self,
-        model: DistributedDataParallel,
-        optimizer: torch.optim.Optimizer,
-        exchanges: list[Exchanged],
-    ) -> None:
-        super().__init__(model, optimizer)
-        self._exchanges = exchanges
-
     def no_sync(self) -> AbstractContextManager[object]:
         return self.model.no_sync()
 
@@ -129,17 +111,6 @@ class DdpSession(Session):
         """Buckets as rebuilt after the first step, in the order in which they are reduced."""
         sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
-
-    def evidence(self, steps: int) -> Evidence:
-        """DDP's own means, which lack the last step, and its buckets where a trace is drawn."""
-        logging_data = self.model._get_ddp_logging_data()
-        means = {name: float(logging_data.get(f"avg_{name}_time", 0)) / 1e9 for name in _MEANS}
-        return Evidence({name: mean for name, mean in means.items() if mean}, self._exchanges)
-
-
-def _draws_exchanges(config: RunConfig) -> bool:
-    """Whether buckets are timed: by the host's clock, so only where the host moves the bytes."""
-    return config.observe == "framework" and config.trace is not None and config.device == "cpu"
 
 
 def _options(config: RunConfig, device: Device) -> dict[str, Any]:
@@ -157,21 +128,20 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
 
 
 def _exchange_as(
-    dtype: torch.dtype | None, exchanges: list[Exchanged]
+    dtype: torch.dtype,
 ) -> Callable[[Any, dist.GradBucket], Future[torch.Tensor]]:
-    """A hook that averages in `dtype`, None for the gradients' own, and records each exchange.
+    """Make a hook that averages in `dtype`.
 
     torch's own hook for bfloat16 works over NCCL alone.
     """
 
     def hook(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-        gradients, name, began = bucket.buffer(), f"bucket {bucket.index()}", time.perf_counter()
-        sent = (gradients if dtype is None else gradients.to(dtype)).div_(dist.get_world_size())
+        gradients = bucket.buffer()
+        sent = gradients.to(dtype).div_(dist.get_world_size())
 
         def unpack(reduced: Future[list[torch.Tensor]]) -> torch.Tensor:
             (mean,) = reduced.value()
-            exchanges.append(Exchanged(name, began, time.perf_counter() - began, sent.nbytes))
-            return mean if dtype is None else gradients.copy_(mean)
+            return gradients.copy_(mean)
 
         future = dist.all_reduce(sent, async_op=True).get_future()
         unpacked: Future[torch.Tensor] = future.then(unpack)

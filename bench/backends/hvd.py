@@ -11,8 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bench.backends import mpi_group, nccl
 from bench.backends.buckets import buckets
 from bench.backends.hvd_start import ONE_EXCHANGE_MIB, start
-from bench.backends.hvd_timeline import Recording
-from bench.backends.protocol import Backend, Evidence, Reduction, Session
+from bench.backends.protocol import Backend, Reduction, Session
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -91,7 +90,6 @@ class HorovodSession(Session):
         wrapped.defaults = optimizer.defaults
         super().__init__(model, wrapped)
         self._wait = wrapped.synchronize
-        self._recording = Recording(hvd) if config.observe == "framework" else None
 
     def synchronize_gradients(self) -> None:
         """Wait for the exchange: before this, clipping or unscaling would race with it."""
@@ -110,10 +108,6 @@ class HorovodSession(Session):
     def exchange_bytes(self) -> list[int]:
         """The buckets it was given; as shipped it fuses whatever is ready when its cycle ends."""
         return [sum(p.nbytes for p in bucket) for bucket in self._buckets]
-
-    def evidence(self, steps: int) -> Evidence:
-        """Its timeline, which rank 0 alone writes."""
-        return Evidence() if self._recording is None else self._recording.stop(steps)
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
         """Parameters without a gradient on any rank; one small exchange a step, as DDP's for it."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.backends import mpi_group
-from bench.backends.hvd_timeline import DYNAMIC
 from bench.config import RunConfig, UsageError
 from bench.launch.wire import of_the_host_name
 from bench.launch.world import Launch, WrongWorld
@@ -58,8 +57,6 @@ def _environment(config: RunConfig) -> dict[str, str]:
         variables["HOROVOD_FUSION_THRESHOLD"] = str(ONE_EXCHANGE_MIB * 2**20)
     if config.cycle_ms is not None:
         variables["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
-    if config.observe == "framework":
-        variables |= DYNAMIC
     if config.settings == "matched":
         variables["HOROVOD_DISABLE_GROUP_FUSION"] = "1"  # keep one exchange per bucket
     return variables

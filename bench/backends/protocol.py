@@ -5,9 +5,7 @@ No learning rate, batch size, precision, data order, logging or timing belongs i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -15,24 +13,6 @@ import torch
 from bench.config import RunConfig
 
 Reduction = Literal["sum", "max", "min"]
-
-
-@dataclass(frozen=True)
-class Exchanged:
-    """One exchange of gradients as the framework's instruments saw it."""
-
-    name: str
-    begin_s: float  # on the clock of time.perf_counter
-    seconds: float
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What a framework's own instruments say on one rank: evidence beside what we measure."""
-
-    seconds: Mapping[str, float] = field(default_factory=dict)  # means of a step, by its words
-    exchanges: Sequence[Exchanged] = ()
 
 
 class Session:
@@ -77,10 +57,6 @@ class Session:
     def exchange_bytes(self) -> list[int]:
         """Bytes of each gradient exchange; empty where the framework decides as it goes."""
         return []
-
-    def evidence(self, steps: int) -> Evidence:
-        """With observe=framework, after `steps` steps: what the framework says of them."""
-        return Evidence()
 
 
 class Backend:

@@ -160,6 +160,8 @@ def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunCo
         _print_and_exit(f"{version()}\n")
     show, path = fields.pop("show_config", False), fields.pop("config", None)
     config = make_config({**(_read_fields(path) if path else {}), **fields})
+    if config.observe == "framework":
+        raise UsageError("observe=framework is of version 1.0.0; use breakdown")
     if show:
         _print_and_exit(config.to_toml())
     return config

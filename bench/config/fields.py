@@ -18,6 +18,7 @@ from bench.options import Options, Shown, split_commas
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
 Curve = Literal["weak", "strong", "batch"]
+# logs of version 1.0.0 have `framework` too: what it said of itself, which no report shows
 Observed = Literal["nothing", "breakdown", "framework"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
@@ -211,11 +212,10 @@ class Fields(Options):
         ge=0,
         le=10_000,
     )
-    observe: Observed = _field(
+    observe: Annotated[Observed, Shown(metavar="{nothing,breakdown}")] = _field(
         _METHOD | Role.APART,
         "nothing",
-        "'breakdown': log the parts of every step; 'framework': also what the framework's own "
-        "instruments say; such a run's speed is not counted",
+        "'breakdown': log the parts of every step; such a run's speed is not counted",
     )
     seed: int = _field(
         _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
@@ -242,9 +242,6 @@ class Fields(Options):
     )
     log_path: Path | None = _field(
         _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
-    )
-    trace: Path | None = _field(
-        _ORDER | Role.FOLDER, None, "Chrome trace to write of the observed steps (JSON)"
     )
     peak_tflops: float | None = _field(
         _BOOK, None, "peak of a rank's device, 1e12 operations/s, to tell its use", ge=1e-6, le=1e6

@@ -12,6 +12,7 @@ RETIRED: Mapping[str, Any] = {
     "fusion_mib": None,
     "momentum": 0.9,
     "sysfs": "/sys",
+    "trace": None,
 }
 
 

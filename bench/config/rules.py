@@ -102,10 +102,6 @@ def _data(c: Derived) -> Iterator[str]:
     if c.preprocessing == "resident" and (c.loader_only or c.num_workers):
         setting = "loader_only" if c.loader_only else f"num_workers={c.num_workers}"
         yield f"preprocessing=resident loads one batch, {setting} is of many; leave one out"
-    if c.trace is not None and (c.observe == "nothing" or c.log_path is None):
-        yield "trace is made of a log of observed steps; use --observe breakdown and --log-path"
-    if c.trace is not None and c.accumulate > 1:
-        yield f"accumulate={c.accumulate}: a log has sums over micro-batches, no order; no --trace"
     if c.dataset == "synthetic" and c.sharding == "fixed":
         yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 

@@ -120,16 +120,6 @@ class ParityOfStep(TypedDict):
     not_proven: NotRequired[list[Text]]  # tensors of which no rank repeats its own gradients
 
 
-class StridedGradients(TypedDict):
-    """Gradients in other strides than their parameters', and what copying them all took."""
-
-    count: Count
-    of: Count
-    bytes: Count
-    copy_seconds: NotRequired[list[Wait]]
-    ordered_copy_seconds: NotRequired[list[Wait]]
-
-
 class End(TypedDict):
     """How the run itself ended: status, checks, and what it counted in all."""
 
@@ -144,7 +134,6 @@ class End(TypedDict):
     parameters_sha256: NotRequired[Sha256]
     user_code: NotRequired[dict[Text, Sha256]]  # of modules imported after the start
     exchange_bytes: NotRequired[list[Count]]
-    evidence: NotRequired[list[dict[Text, Wait]]]
     torch_settings_changed: NotRequired[list[Text]]  # while it was measured
     threads: NotRequired[list[Count]]  # by rank, as these
     load_1min: NotRequired[list[Finite]]
@@ -158,7 +147,6 @@ class End(TypedDict):
     peak_memory_bytes: NotRequired[list[Count]]
     peak_device_memory_bytes: NotRequired[list[Count | None]]
     flops_per_image: NotRequired[Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)] | None]
-    strided_gradients: NotRequired[StridedGradients]
     sha256: NotRequired[Sha256]
 
 

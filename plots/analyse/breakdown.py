@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,15 +27,6 @@ def parts_of(run: Run) -> dict[str, float]:
     waits = [0.0 if config.ranks_part else _waiting(event, one_clock) for event in windows]
     waiting = float(np.mean(waits))
     return means | {"waiting": waiting, "reducing": means["exposed"] - waiting}
-
-
-def evidence_of(run: Run) -> dict[str, float]:
-    """Mean seconds of a step by the framework's own words, over the ranks that it tells them of."""
-    by_name: dict[str, list[float]] = defaultdict(list)
-    for rank in run.end.get("evidence", ()):
-        for name, seconds in rank.items():
-            by_name[name].append(seconds)
-    return {name: float(np.mean(seconds)) for name, seconds in by_name.items()}
 
 
 def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-
-import pandas as pd
 
 from bench.record.events import PARTS
 from bench.study import stats
@@ -18,7 +15,6 @@ from plots.analyse.points import (
     Point,
     PointRow,
     Table,
-    by_point,
     describe,
 )
 
@@ -34,18 +30,14 @@ class Exchange:
     breakdowns: list[PointRow]  # the parts of observed steps, and steps that were not observed
     costs: list[PointRow]  # three numbers for one exchange; None where the runs are not there
     overlaps: list[PointRow]  # with the exchange beside the backward pass, and after it
-    evidence: list[PointRow]  # what a framework's own instruments say, by its own words
 
 
-def examine(
-    table: Table, observed: Table, framework: pd.DataFrame, missing: list[NotCompared]
-) -> Exchange | None:
+def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange | None:
     """From the points of undisturbed and of observed runs; None where a folder has no such runs."""
     exchange = Exchange(
         breakdowns=list(_breakdowns(table, observed, missing)),
         costs=list(_costs(table, observed, missing)),
         overlaps=list(_overlaps(table, missing)),
-        evidence=list(_evidence(framework)),
     )
     return exchange if any(vars(exchange).values()) else None
 
@@ -104,16 +96,6 @@ def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
                 "ratio": table.paired(blocking, point, blocks).estimate,
             }
             yield PointRow(point, seconds)
-
-
-def _evidence(framework: pd.DataFrame) -> Iterator[PointRow]:
-    for point, rows in by_point(framework):
-        by_name: dict[str, list[float]] = defaultdict(list)
-        for evidence in rows["evidence"]:
-            for name, seconds in evidence.items():
-                by_name[name].append(seconds)
-        means = {name: stats.arithmetic_mean(values) for name, values in by_name.items()}
-        yield PointRow(point, {"seconds": means})
 
 
 def _twin(point: Point, field: str) -> Point | None:

@@ -15,7 +15,6 @@ from bench.config import Role, fields_with
 from bench.record import Run
 from bench.study import stats
 from bench.study.definition import Study
-from bench.study.strides import strides
 from plots.analyse import (
     breakdown,
     comparability,
@@ -70,7 +69,6 @@ def row_of(run: Run, study: Study) -> RunRow:
         # many runs: half the size
         "sequence": np.concatenate([before, steps]).astype(np.float32),
         "parts": breakdown.parts_of(run),
-        "evidence": breakdown.evidence_of(run),
         "trainings": trainings.of_run(run),
         "served": served.of_run(run),
         "resources": resources.of_run(run),
@@ -88,7 +86,6 @@ def _origin(run: Run) -> RunRow:
         "exchanged_bytes": sum(run.end.get("exchange_bytes", ()))
         or run.workload.get("gradient_bytes", math.nan),
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
-        "strides": strides(run.end),
         "parity_not_proven": len(run.parity_not_proven),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "machines": run.machines,

@@ -36,8 +36,8 @@ from plots.read.runs import (
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
-    *("recorded", "sequence", "parts", "evidence", "trainings", "served", "resources"),
-    *("machines", "strides", "exchanged_bytes"),
+    *("recorded", "sequence", "parts", "trainings", "served", "resources"),
+    *("machines", "exchanged_bytes"),
     *("renamed", "study_sha256", "processes", "took_turns_in"),
     *(*CLOCK, *fields_with(Role.APART)),
 )
@@ -56,7 +56,6 @@ class Loaded:
     runs: pd.DataFrame  # a row for each usable run that trained
     pipelines: pd.DataFrame  # and for each that only made batches
     observed: pd.DataFrame  # and for each whose steps were watched
-    framework: pd.DataFrame  # and for each that its framework watched as well
     unusable: tuple[Unusable, ...]
     superseded: tuple[Unusable, ...]
     notes: tuple[str, ...]
@@ -90,7 +89,6 @@ def load(folder: Path) -> Loaded:
         runs=frames["nothing"],
         pipelines=frames["loader_only"],
         observed=frames["breakdown"],
-        framework=frames["framework"],
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         # one that said nothing of itself is of the cell of the run that was done again
         superseded=tuple(
@@ -119,7 +117,7 @@ def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame],
         for row, variant in zip(some, named, strict=True):
             row["variant"] = variant
     frames = {}
-    for kind in ("nothing", "breakdown", "framework", "loader_only"):
+    for kind in ("nothing", "breakdown", "loader_only"):
         of_kind = [row for row in rows if kind == _kind(row)]
         for why in (_doubled, _mixed):
             aside |= why(pd.DataFrame([row for row in of_kind if row["log"] not in aside]))
@@ -241,7 +239,6 @@ def _nothing_trained(loaded: Loaded) -> str:
     kinds = {
         "of loader_only": loaded.pipelines,
         "of observed runs": loaded.observed,
-        "of runs that their framework watched": loaded.framework,
     }
     usable = " and ".join(kind for kind, frame in kinds.items() if not frame.empty)
     only = f"only logs {usable} are usable; put training runs beside them"

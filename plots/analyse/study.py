@@ -157,7 +157,7 @@ def analyse(
         gains=gained,
         efficiency=list(scaling.efficiency(table, missing)),
         bounds=list(bounds(table, runs, collectives, missing)),
-        exchange=examine(table, tabulate(loaded.observed), loaded.framework, missing),
+        exchange=examine(table, tabulate(loaded.observed), missing),
         not_compared=missing,
         step_times=list(_step_times(runs)),
         trends=trends(runs),

@@ -72,20 +72,8 @@ def limits(a: Analysis) -> Iterator[str]:
         yield "Compute was slept, not computed: only exchange, hooks and optimiser step are real."
     if {one.get("device") for one in a.loaded.runs["facts"]} == {"cpu"}:
         yield "Tensors were on CPUs: nothing is said of GPUs and NCCL."
-    yield from _strides(a)
     if a.blocks < stats.MIN_BLOCKS:
         yield f"Fewer than {stats.MIN_BLOCKS} launches: no interval, no verdict."
-
-
-def _strides(a: Analysis) -> Iterator[str]:
-    """What copying gradients in other strides costs, of the run in which it costs most."""
-    runs = a.loaded.runs
-    each = zip(runs["strides"], runs["step_seconds_mean"], runs["log"], strict=True)
-    costs = [one for one in each if one[0] is not None and one[0].count]
-    if costs:
-        largest, step_s, log = max(costs, key=lambda cost: cost[0].added_s / cost[1])
-        which = f"{log}, which it costs most; {len(costs)} of {len(runs)} runs have such gradients"
-        yield f"{largest.words(step_s)} ({which})."
 
 
 def _span(a: Analysis, column: str) -> str:

@@ -84,7 +84,6 @@ _PAGE = (
     Exhibit("Variants", tables.GAINS, "gains"),
     Exhibit("Exchange", tables.COSTS, "exchange.costs"),
     Exhibit("Exchange", tables.BREAKDOWNS, "exchange.breakdowns"),
-    Exhibit("Exchange", tables.EVIDENCE, "exchange.evidence", "exchange.said_by_framework"),
     Exhibit("Exchange", tables.OVERLAPS, "exchange.overlaps"),
     Exhibit("Training to a target", tables.TRAINED, "trained"),
     Exhibit("Training to a target", tables.by_epoch, "trained", "", "by_epoch"),

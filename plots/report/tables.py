@@ -197,15 +197,6 @@ OVERLAPS = (
     Column("ratio.n", "n", key=""),
 )
 
-EVIDENCE = (
-    *POINT,
-    *BATCH,
-    Column(
-        "seconds",
-        "by its own instruments, ms a step",
-        lambda times: "; ".join(f"{name} {interval(e, ms)}" for name, e in times.items()) or "-",
-    ),
-)
 
 BOUNDS = (
     Column("curve", "curve"),

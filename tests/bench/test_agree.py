@@ -31,7 +31,7 @@ ALIKE = "start every rank with the same options"
 
 def test_only_folders_may_differ_between_nodes() -> None:
     """Named here so that a field added later is compared unless somebody says otherwise."""
-    folders = {"log_path", "rendezvous_dir", "data_dir", "trace"}
+    folders = {"log_path", "rendezvous_dir", "data_dir"}
     assert RunConfig.model_fields.keys() - CONFIG.keys() == folders
 
 

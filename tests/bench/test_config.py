@@ -122,8 +122,6 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
         "--backend ddp --settings matched --overlap off --bucket-mib 5",
         ["bucket_mib=5", "overlap=off"],
     ),
-    ("--trace t.json --log-path a.jsonl", ["--observe breakdown"]),
-    ("--trace t.json --observe breakdown --log-path a.jsonl --accumulate 2", ["accumulate=2"]),
     ("--observe breakdown --loader-only", ["observe=breakdown", "loader_only takes none"]),
     ("--backend ddp --device cuda --transport mpi", ["transport=mpi", "nccl"]),
     ("--backend ddp --transport nccl", ["transport=nccl", "mpi or gloo"]),

@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Any
 
 import pytest
 import torch
-from pydantic import ConfigDict, Field, TypeAdapter
-from typing_extensions import TypedDict
 
 from bench.backends.protocol import Backend, Session
-from bench.config import RunConfig, UsageError
-from bench.instrument import trace
+from bench.config import RunConfig
 from bench.instrument.breakdown import Breakdown
-from bench.record import SCHEMA, RunLog, read_run
-from bench.record.events import PARTS
 from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.timing import Stopwatch
-
-
-class _Named(TypedDict):
-    """Metadata event of the trace event format: https://github.com/catapult-project/catapult."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-    ph: Literal["M"]
-    name: Literal["process_name", "thread_name"]
-    pid: int
-    tid: NotRequired[int]
-    args: dict[str, str]
-
-
-class _Span(TypedDict):
-    """Complete event of that format; times in microseconds."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
-    ph: Literal["X"]
-    name: str
-    pid: int
-    tid: int
-    ts: Annotated[float, Field(ge=0)]
-    dur: Annotated[float, Field(ge=0)]
-    args: NotRequired[dict[str, Any]]
-
-
-TRACE = TypeAdapter(list[Annotated[_Named | _Span, Field(discriminator="ph")]])
 
 
 class _Clock:
@@ -133,30 +99,3 @@ def test_nothing_is_hooked_where_nothing_is_observed() -> None:
     assert not any(p._post_accumulate_grad_hooks for p in network.parameters())
     Breakdown(network, Stopwatch(), 1)
     assert all(p._post_accumulate_grad_hooks for p in network.parameters())
-
-
-def test_a_trace_has_every_part_of_every_step_of_every_rank(tmp_path: Path) -> None:
-    config = RunConfig(backend="ddp", world_size=2, batch_per_rank=1, observe="breakdown")
-    log = RunLog(tmp_path / "run.jsonl")
-    host = {"ranks": [{"rank": rank, "hostname": "n1"} for rank in range(2)]}
-    fields = {"config": config.model_dump(mode="json"), "host": host, "workload": {}}
-    log.write("start", schema=SCHEMA, **fields)
-    lasts = {part: [[0.5 * (i + 1)] * 2] * 2 for i, part in enumerate(PARTS)}
-    for index, begin in enumerate((10.0, 40.0)):
-        begins = [[begin, begin + 8], [begin + 1, begin + 9]]
-        log.write("breakdown", phase="window", index=index, begin=begins, **lasts)
-    trace.reserve(tmp_path / "new" / "trace.json")
-    trace.write(tmp_path / "new" / "trace.json", read_run(tmp_path / "run.jsonl"))
-    with pytest.raises(UsageError, match="File exists; choose another name"):
-        trace.reserve(tmp_path / "new" / "trace.json")
-    found = json.loads((tmp_path / "new" / "trace.json").read_text())
-    TRACE.validate_python(found)
-    named = {
-        (e["name"], e["pid"], e.get("tid")): e["args"]["name"] for e in found if e["ph"] == "M"
-    }
-    assert named["process_name", 1, None] == "rank 1 on n1"
-    assert named["thread_name", 1, 1] == "exchanges"
-    of_rank = [e for e in found if e["ph"] == "X" and e["pid"] == 1]
-    assert [e["name"] for e in of_rank[:6]] == ["step 0", *PARTS]
-    assert [(e["ts"], e["dur"]) for e in of_rank[:3]] == [(11e6, 7.5e6), (11e6, 5e5), (11.5e6, 1e6)]
-    assert [e["ts"] for e in of_rank if e["name"] == "step 3"] == [49e6]

@@ -203,25 +203,6 @@ def test_a_log_that_cannot_be_written_fails_the_run_in_one_line(
         assert len(result.windows) > 1, "but the rest is there"
 
 
-@ranks
-def test_a_disk_that_is_full_when_a_file_is_written_beside_the_log_fails_the_run(
-    tmp_path: Path,
-) -> None:
-    log, path = tmp_path / "run.jsonl", tmp_path / "t.json"
-    words = [*BENCH[:3], *TINY[:2], "--dataset", "digits", *TINY[4:], "--log-path", str(log)]
-    words += ["--trace", str(path), "--observe", "breakdown", "--windows", "15"]
-    done = run(["bash", "-c", f"ulimit -f 20; exec {shlex.join(words)}"], NO_FAULT)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    (said,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert "cannot be written: File too large; make room, or leave --" in said
-    assert str(path) in said
-    result = read_run(log)
-    assert (result.state, result.problem) == ("failed", said.replace("error", "rank 0", 1))
-    left = {path for path in tmp_path.iterdir() if path.name != "user_code"}
-    assert left == {log}, "nothing half written"
-
-
 def ends(fault: str, log: Path, stall_s: float = 20.0) -> subprocess.CompletedProcess[str]:
     extra = {"FAULT": fault, "FAULT_AT": str(log.with_suffix(".moment")), "FAULT_LOG": str(log)}
     return run([*BENCH, "--log-path", str(log), "--stall-timeout-s", str(stall_s)], extra)

@@ -43,7 +43,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "dataset": ("synthetic", "digits"),
     "emulate": tuple(sorted(map(str, TIMELINES.glob("*.json"))))[:2],  # type: ignore[dict-item]
     "target": (0.5, 0.9),
-    "observe": ("breakdown", "framework"),
+    "observe": ("nothing", "breakdown"),
     "precision": ("float32", "bf16"),
     "nesterov": (False, True),
 }
@@ -104,8 +104,6 @@ def write(path: Path, run: RunConfig) -> None:
     proved: tuple[str, ...] = CHECKS
     proved += ("gradients_averaged", "trainings_equal", "parameters_differ")
     end: dict[str, Any] = {"checks": dict.fromkeys(proved, True)}
-    if run.observe == "framework":
-        end["evidence"] = [{}] * run.world_size
     parts = None if run.observe == "nothing" else {p: [0.01] * run.world_size for p in PARTS}
     logs.write(
         path,
@@ -150,9 +148,9 @@ def test_variants_of_every_field_are_told_apart_or_refused(
     keep(tmp_path, study)
     loaded = load(tmp_path)
     assert loaded.unusable == ()
-    frames = (loaded.runs, loaded.pipelines, loaded.observed, loaded.framework)
+    frames = (loaded.runs, loaded.pipelines, loaded.observed)
     assert sum(map(len, frames)) == len(runs)
-    for frame in (loaded.runs, loaded.observed, loaded.framework):
+    for frame in (loaded.runs, loaded.observed):
         assert [len(rows) for _, rows in by_point(frame)] == [1] * len(frame)
     if loaded.runs.empty:
         return
