@@ -50,7 +50,7 @@ def merits(
         windows=len(rates),
         transport=config.transport,
         network=versions.get("nccl transport"),
-        compute="none" if config.loader_only else "emulated" if config.emulate else "trained",
+        compute="emulated" if config.emulate else "trained",
         ok=ok,
     )
 

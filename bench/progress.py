@@ -22,8 +22,7 @@ def quantity(value: float) -> str:
 
 def opening(config: RunConfig) -> str:
     """What the run will do; said before anything slow is loaded."""
-    loader = f"input pipeline of {config.dataset} alone"
-    work = f"{config.cell}, {_ranks(config)}, {loader if config.loader_only else config.model}"
+    work = f"{config.cell}, {_ranks(config)}, {config.model}"
     images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
     images += f", compute emulated by {config.emulate.name}" if config.emulate else ""
     steps = f"{config.warmup_steps} + {config.windows} x {config.steps_per_window} steps"
@@ -42,7 +41,7 @@ def result(config: RunConfig, rates: list[float], loss: float | None, failed: li
     spread = f"{quantity(min(rates))} to {quantity(max(rates))}"
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
     if loss is None:
-        line += ", compute emulated" if config.emulate else ", input pipeline alone"
+        line += ", compute emulated"
     else:
         line += f", loss {quantity(loss)}"
     line += f", FAILED CHECKS {', '.join(failed)}" if failed else ""

@@ -72,9 +72,7 @@ _RUN = Trial()
 
 @dataclass(kw_only=True)
 class Rig:
-    """One rank's parts. `loop` is None where batches are made and nothing is trained, `parity`
-    where nothing is compared.
-    """
+    """One rank's parts; `parity` is None where nothing is compared."""
 
     config: RunConfig
     launch: Launch
@@ -86,12 +84,12 @@ class Rig:
     settings: TorchSettings
     parity: Parity | None
     observer: Observer
-    loop: Loop | None
+    loop: Loop
 
     @property
     def step(self) -> Callable[[], object]:
-        """One optimiser update, or one batch where nothing is trained."""
-        return self.samples.step if self.loop is None else self.loop.step
+        """One optimiser update."""
+        return self.loop.step
 
     def __enter__(self) -> Rig:
         return self
@@ -128,7 +126,7 @@ def assemble(
     settings = torch_settings.require_alike(config, backend, network)
     batches = trial.batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
     samples = Input(config, batches, place.torch_device)
-    compared = config.averages and workload.emulation is None and not config.loader_only
+    compared = config.averages and workload.emulation is None
     checked = (trial.parity_steps, trial.parity_elements)
     parity = Parity(config, backend, network, *checked) if compared else None
     observer = Observers(*_observers(config, workload, place, parity))
@@ -144,9 +142,7 @@ def assemble(
         settings=settings,
         parity=parity,
         observer=observer,
-        loop=None
-        if config.loader_only
-        else Loop(config, backend, network, samples, observer, classes=classes),
+        loop=Loop(config, backend, network, samples, observer, classes=classes),
     )
 
 

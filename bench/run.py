@@ -60,13 +60,13 @@ def _say_scores(config: RunConfig, scores: int, classes: int) -> None:
 
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     """Warm up, time the windows, and train to a target where one is asked for."""
-    compiles = rig.config.compile and rig.loop is not None
-    pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(rig.samples, rig.loop))
+    phase = "compiling, warm-up" if rig.config.compile else "warm-up"
+    pulse.enter(phase, _counts(rig.samples, rig.loop))
     checks = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
     try:
         measure(rig, log, pulse.window, turns)
-        if rig.loop is not None and rig.launch.rank == 0:
+        if rig.launch.rank == 0:
             _say_scores(rig.config, rig.loop.scores, rig.workload.images.classes)
         images, held_out = rig.workload.images, rig.workload.held_out
         if held_out is not None:
@@ -84,7 +84,7 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
     results.append(torch_settings.check_kept(rig.settings, backend))
     if workload.emulation is not None:
         results.append(check_emulation(workload.emulation, backend, config, workload.network))
-    elif rig.loop is not None:
+    else:
         results.append(
             check_training(
                 rig.loop, rig.parity, backend, config, workload.network, workload.images.classes
@@ -92,15 +92,14 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
         )
     checks = {k: v for one in (*results, facts) for k, v in one.get("checks", {}).items()}
     facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": checks}
-    if rig.loop is not None:
-        facts["exchange_bytes"] = rig.loop.session.exchange_bytes()
+    facts["exchange_bytes"] = rig.loop.session.exchange_bytes()
     return facts
 
 
-def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:
+def _counts(samples: Input, loop: Loop) -> Callable[[], tuple[int, int]]:
     """Batches received and steps done, read from the counters that the loop keeps anyway."""
     waits = samples.wait_seconds
-    return lambda: (len(waits), len(waits) if loop is None else loop.steps)
+    return lambda: (len(waits), loop.steps)
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
@@ -130,7 +129,7 @@ def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns:
 
 def _of_the_model(rig: Rig) -> EndFacts:
     """Count the operations of what was trained, on rank 0."""
-    if rig.launch.rank or rig.loop is None or rig.workload.emulation is not None:
+    if rig.launch.rank or rig.workload.emulation is not None:
         return {}
     return {
         "flops_per_image": flops.per_image(rig.workload.network, rig.config),

@@ -23,7 +23,7 @@ _MODEL, _PRECISION, _PIXELS = "resnet50", "float32", 32
 # what a rank's pace depends on, but for the images it takes at a time
 _WORK = (
     *("model", "model_width", "dataset", "image_size", "device", "precision", "compile"),
-    *("threads", "emulate", "loader_only"),
+    *("threads", "emulate"),
 )
 _MOST_LOGS = 50  # of a folder: enough for a median
 
@@ -63,7 +63,7 @@ def too_slow(work: Work) -> str:
 
 def _pace(config: RunConfig, work: Work) -> Pace | None:
     """As measured at this site, else as its file says, else as measured by this project."""
-    if config.loader_only or config.emulate is not None:
+    if config.emulate is not None:
         return None  # trains nothing, or sleeps as its timeline says
     if known := _measured(work, config):
         return Pace(

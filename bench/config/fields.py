@@ -135,9 +135,6 @@ class Fields(Options):
         *(_DISCLOSED, "inside"),
         "'inside' the clock; 'outside': all made beforehand; 'resident': one, kept on the device",
     )
-    loader_only: bool = _field(
-        _METHOD | Role.APART, False, "measure the input pipeline alone, train nothing"
-    )
     emulate: Path | None = _field(
         _DISCLOSED,
         None,

@@ -13,6 +13,7 @@ RETIRED: Mapping[str, Any] = {
     "momentum": 0.9,
     "sysfs": "/sys",
     "trace": None,
+    "loader_only": False,
 }
 
 

@@ -20,8 +20,7 @@ _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50
 def steep_rate(c: Derived) -> str | None:
     """One line where the learning rate will probably make the loss explode, or None."""
     rate = c.peak_learning_rate
-    computes = not c.loader_only and c.emulate is None
-    if rate <= _STEEP or c.lr_warmup_steps or not computes:
+    if rate <= _STEEP or c.lr_warmup_steps or c.emulate is not None:
         return None
     explodes = "will probably make the loss explode, which fails the run"
     cure = f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
@@ -97,20 +96,17 @@ def _data(c: Derived) -> Iterator[str]:
     if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
         takes = f"a step takes {c.samples_per_step} samples"
         yield f"{takes}, but digits has {DIGITS_SAMPLES}; use a smaller batch"
-    if c.loader_only and c.observe != "nothing":
-        yield f"observe={c.observe} is of training steps, loader_only takes none; leave one out"
-    if c.preprocessing == "resident" and (c.loader_only or c.num_workers):
-        setting = "loader_only" if c.loader_only else f"num_workers={c.num_workers}"
+    if c.preprocessing == "resident" and c.num_workers:
+        setting = f"num_workers={c.num_workers}"
         yield f"preprocessing=resident loads one batch, {setting} is of many; leave one out"
     if c.dataset == "synthetic" and c.sharding == "fixed":
         yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 
 
 def _device(c: Derived) -> Iterator[str]:
-    if c.inject_ms and (c.loader_only or c.device == "cuda"):
-        setting = "loader_only" if c.loader_only else "device=cuda"
-        reason = "trains nothing" if c.loader_only else "computes on while the host sleeps"
-        yield f"inject_ms={c.inject_ms} has no place with {setting}, which {reason}; leave it out"
+    if c.inject_ms and c.device == "cuda":
+        setting = f"inject_ms={c.inject_ms} has no place with device=cuda"
+        yield f"{setting}, which computes on while the host sleeps; leave it out"
     if c.device == "cuda":
         if (transports := CATALOGUE[c.backend].transports) and "nccl" not in transports:
             capable = [name for name in frameworks() if "nccl" in CATALOGUE[name].transports]
@@ -186,7 +182,7 @@ def _asynchronous(c: Derived) -> Iterator[str]:
 
 
 # with these a training of many epochs would measure something else, or could not be judged
-_NOT_TRAINED = ("loader_only", "emulate", "exchange", "preprocessing", "inject_ms", "observe")
+_NOT_TRAINED = ("emulate", "exchange", "preprocessing", "inject_ms", "observe")
 
 
 def _trainings(c: Derived) -> Iterator[str]:
@@ -205,7 +201,7 @@ def _trainings(c: Derived) -> Iterator[str]:
 
 # these read, compute or exchange something that an emulated run does not have
 _NOT_EMULATED = (
-    *("dataset", "data_dir", "preprocessing", "loader_only", "num_workers", "device"),
+    *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
     *("compile", "accumulate", "sync_batchnorm", "unused_parameters"),
 )
 

@@ -91,9 +91,8 @@ def _factory_model(config: RunConfig, place: str, classes: int) -> torch.nn.Modu
     if not isinstance(model, torch.nn.Module):
         mistake = f"the factory gave a {type(model).__name__}, not a torch.nn.Module"
         raise UsageError(f"model={config.model!r}: {mistake}; return the model")
-    if not config.loader_only and not any(p.requires_grad for p in model.parameters()):
-        cure = "use --loader-only to measure the input alone"
-        raise UsageError(f"model={config.model!r} has no parameter to train; {cure}")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise UsageError(f"model={config.model!r} has no parameter to train; give it one")
     return model
 
 

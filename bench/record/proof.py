@@ -80,9 +80,7 @@ def unproven(end: Event) -> list[str]:
 
 
 def _demanded(config: RunConfig) -> list[str]:
-    """Without training only samples are counted; without exchange ranks must have drifted apart."""
-    if config.loader_only:
-        return list(LOADED)
+    """Name the checks of such a run; without exchange ranks must have drifted apart."""
     parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
     checks: tuple[str, ...] = CHECKS if config.emulate is None else EMULATED
     if not config.averages:

@@ -77,7 +77,7 @@ def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
     usage = f"{_PROG} --out OUT [options of python -m bench]"
     namespace, rest = new_parser(TimelineOptions, _PROG, usage).parse_known_args(argv)
     options, config = TimelineOptions.checked(vars(namespace), _PROG), parse_argv(rest)
-    if config.backend != "single" or config.emulate is not None or config.loader_only:
+    if config.backend != "single" or config.emulate is not None:
         raise UsageError("a timeline is of one process that trains; leave the other options out")
     if config.accumulate > 1:
         raise UsageError(f"accumulate={config.accumulate}: a timeline is of one pass; leave it out")

@@ -33,7 +33,7 @@ def planned(study: Study) -> list[Planned]:
     if study.needs_site:
         return []
     counted = [(p, c) for p in points(study) if (c := config_of(study, p)).is_throughput]
-    fields = variants.fields_of(study, trained=True)
+    fields = variants.fields_of(study)
     plan: dict[Planned, None] = {}
     for point, config in counted:
         values = config.model_dump(mode="json", include={*fields})

@@ -54,7 +54,6 @@ class Loaded:
     fixed: bool  # whether runs carry the study as it was planned, so that a change would show
     changed: str  # what shows, '' if nothing
     runs: pd.DataFrame  # a row for each usable run that trained
-    pipelines: pd.DataFrame  # and for each that only made batches
     observed: pd.DataFrame  # and for each whose steps were watched
     unusable: tuple[Unusable, ...]
     superseded: tuple[Unusable, ...]
@@ -87,7 +86,6 @@ def load(folder: Path) -> Loaded:
         fixed=kept and any(carried),
         changed=changed_study(study, carried) if kept else "",
         runs=frames["nothing"],
-        pipelines=frames["loader_only"],
         observed=frames["breakdown"],
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         # one that said nothing of itself is of the cell of the run that was done again
@@ -101,32 +99,23 @@ def load(folder: Path) -> Loaded:
 
 
 def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """The runs that count, by what watched them, and why others do not count.
-
-    Where nothing was trained (`loader_only`), nothing is averaged with those that were.
-    """
+    """The runs that count, by what watched them, and why others do not count."""
     aside = _copies(rows)
     rows = [row for row in rows if row["log"] not in aside]
     columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
     for row, session in zip(rows, sessions.named(*columns), strict=True):
         row["session"] = session
-    for alone in (False, True):
-        some = [row for row in rows if row["loader_only"] == alone]
-        cells, facts = [row["cell"] for row in some], [row["facts"] for row in some]
-        named = variants.of_runs(cells, facts, variants.fields_of(study, trained=not alone))
-        for row, variant in zip(some, named, strict=True):
-            row["variant"] = variant
+    cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
+    named = variants.of_runs(cells, facts, variants.fields_of(study))
+    for row, variant in zip(rows, named, strict=True):
+        row["variant"] = variant
     frames = {}
-    for kind in ("nothing", "breakdown", "loader_only"):
-        of_kind = [row for row in rows if kind == _kind(row)]
+    for kind in ("nothing", "breakdown"):
+        of_kind = [row for row in rows if kind == row["observe"]]
         for why in (_doubled, _mixed):
             aside |= why(pd.DataFrame([row for row in of_kind if row["log"] not in aside]))
         frames[kind] = pd.DataFrame([row for row in of_kind if row["log"] not in aside])
     return frames, aside
-
-
-def _kind(row: RunRow) -> str:
-    return "loader_only" if row["loader_only"] else str(row["observe"])
 
 
 def _interned(texts: Mapping[str, str]) -> dict[str, str]:
@@ -237,7 +226,6 @@ def require(loaded: Loaded, folder: Path) -> None:
 
 def _nothing_trained(loaded: Loaded) -> str:
     kinds = {
-        "of loader_only": loaded.pipelines,
         "of observed runs": loaded.observed,
     }
     usable = " and ".join(kind for kind, frame in kinds.items() if not frame.empty)

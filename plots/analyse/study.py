@@ -17,13 +17,11 @@ from bench.record.host import machine_of
 from bench.study import stats
 from bench.study.collectives import Measured
 from bench.study.definition import Study
-from bench.study.stats import Estimate
 from plots.analyse import (
     comparability,
     comparison,
     coverage,
     gains,
-    pauses,
     scaling,
     served,
     variants,
@@ -38,23 +36,6 @@ from plots.analyse.steady_state import Trend, trends
 from plots.analyse.trainings import summarise
 from plots.analyse.variants import Variant
 from plots.read.calibrations import Calibration
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pipeline:
-    """Images/s over blocks of one configuration that made batches and trained nothing."""
-
-    dataset: str
-    samples_per_rank: int
-    num_workers: str
-    variant: Variant  # what else tells it from the others
-    images_per_s: Estimate
-    runs: int
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The variant's fields, each as 'field=value'."""
-        return variants.words(self.variant)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +55,8 @@ class Analysis:
     trends: list[Trend]
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
-    pipelines: list[Pipeline]
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
-    pauses: list[pauses.Pause]
     calibrated: Calibrated | None
     exchange: Exchange | None
     bounds: list[PointRow]
@@ -164,10 +143,8 @@ def analyse(
         digests=list(comparability.compare_digests(runs)),
         varying=comparability.differences(facts, (), _may_vary(study))
         + comparability.compute_env(facts),
-        pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
-        pauses=list(pauses.find(runs)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
         trained=sorted(summarise(runs), key=_single_first),
         served=sorted(served.summarise(runs), key=lambda s: s.point),
@@ -207,32 +184,6 @@ def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
             "judged_runs": int(group["judged"].sum()),
         }
         yield PointRow(point, values)
-
-
-def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
-    """Averaged as training runs are: on time inside a block, then over blocks on logs."""
-    if runs.empty:
-        return
-    columns = ("dataset", "num_workers")
-    by_run = [variants.without(one, columns) for one in runs["variant"]]
-    keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
-    if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
-        sizes = (("world_size", str(n)) for n in runs["world_size"])
-        by_run = [(*one, size) for one, size in zip(by_run, sizes, strict=True)]
-    keyed["variant"] = by_run
-    by = ["dataset", "samples_per_rank", "num_workers", "variant"]
-    grouped: Any = runs.assign(**keyed).groupby(by)
-    for (dataset, batch, workers, variant), rows in grouped:
-        seconds = rows.groupby(["block", "allocation"], sort=False)["step_seconds_mean"].mean()
-        rates = rows["samples_per_step"].iloc[0] / seconds
-        yield Pipeline(
-            dataset=dataset,
-            samples_per_rank=int(batch),
-            num_workers=workers,
-            variant=variant,
-            images_per_s=stats.geometric_mean(rates.tolist()),
-            runs=len(rows),
-        )
 
 
 def machine(host: dict[str, Any]) -> str:

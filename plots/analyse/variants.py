@@ -18,12 +18,9 @@ def words(variant: Variant) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in variant)
 
 
-def fields_of(study: Study, trained: bool = False) -> tuple[str, ...]:
-    """Fields that any variant of the study sets, but for those that keep a run's speed apart;
-    `trained`: that any variant sets which trains.
-    """
-    tables = (x for x in study.variants.values() if not (trained and x.get("loader_only")))
-    return in_order({*chain.from_iterable(tables)} - {*fields_with(Role.APART)})
+def fields_of(study: Study) -> tuple[str, ...]:
+    """Fields that any variant of the study sets, but for those that keep a run's speed apart."""
+    return in_order({*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)})
 
 
 def in_order(fields: Collection[str]) -> tuple[str, ...]:

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 
 from bench.record.quiet import NOISY
 from bench.study.stats import SESSIONS, geometric_mean
-from plots.analyse import pauses, quiet
+from plots.analyse import quiet
 from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
-from plots.analyse.input_rate import input_rates
 from plots.analyse.points import by_point, ranks
 from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis
-from plots.report.format import clean, count, every, rate, ratio, rule, short
+from plots.report.format import clean, count, every, ratio, rule, short
 from plots.report.verdicts import doubts, sides
 
 _MOST_NAMES = 5  # of runs
@@ -39,8 +38,8 @@ class Check:
 def checks(a: Analysis) -> list[Check]:
     """In the order in which a reader asks."""
     data = [_launches(a), *_logs(a), *_work(a), *_parity(a), *_parameters(a)]
-    machine = [*_turns(a), *_sessions(a), _machine(a), *_pauses(a), _steady(a)]
-    return [*data, *machine, *_input(a), *_skew(a)]
+    machine = [*_turns(a), *_sessions(a), _machine(a), _steady(a)]
+    return [*data, *machine, *_skew(a)]
 
 
 def standing(checked: Sequence[Check]) -> str:
@@ -220,22 +219,6 @@ def _machine(a: Analysis) -> Check:
         f"processor time, at most {100 * worst['others_share']:.0f} % ({worst['log']})."
     )
     return Check(f"busy in {len(noisy)} of {known} runs", False, why)
-
-
-def _input(a: Analysis) -> Iterator[Check]:
-    """Whether training was as fast as its batches can be made, where runs made these alone."""
-    for one in input_rates(a.loaded):
-        where = f"{one.samples_per_rank} images per rank, {ranks(one.world_size)}, "
-        where += f"num_workers={one.num_workers}"
-        why = f"Input alone: {rate(one.alone)} images/s; training: at most {rate(one.trained)}"
-        verb = "is" if one.limits else "is not"
-        yield Check(f"input {verb} the limit", not one.limits, f"{why} ({where}).")
-
-
-def _pauses(a: Analysis) -> Iterator[Check]:
-    if a.pauses:
-        why = "; ".join(map(pauses.sentence, a.pauses))
-        yield Check(count(len(a.pauses), "pause"), False, f"{why[:1].upper()}{why[1:]}.")
 
 
 def _skew(a: Analysis) -> Iterator[Check]:

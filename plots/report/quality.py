@@ -21,16 +21,6 @@ RAW = (
     Column("images_per_s", "images/s", rate),
 )
 
-PIPELINES = (
-    Column("dataset", "data set"),
-    Column("samples_per_rank", "images per batch"),
-    Column("num_workers", "data-loading processes"),
-    Column("words", "variant", key="variant"),
-    Column("images_per_s", "images/s [95 %]", with_interval(rate)),
-    Column("images_per_s.n", "n", key=""),
-    Column("runs", "runs"),
-)
-
 
 def _missing_blocks(gap: Gap) -> str:
     return ", ".join(map(str, gap.missing)) if len(gap.missing) < gap.planned else "all"

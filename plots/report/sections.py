@@ -106,7 +106,6 @@ _DETAILS = (
     Exhibit("Step times", quality.NOT_STEADY, _not_steady),
     Exhibit("Step times", quality.TRENDS, "trends"),
     Exhibit("Not compared", quality.NOT_COMPARED, "not_compared", marked=False),
-    Exhibit("Input pipeline alone", quality.PIPELINES, "pipelines", marked=False),
     Exhibit(
         "Calibration", quality.NODES, "calibrated.nodes", most=24, overflow="calibration.csv"
     ),

@@ -151,7 +151,6 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "emulated": a.timelines,
         "machine": machine(a.loaded.host),
         "workload": workload(a),
-        "pauses": [asdict(pause) for pause in a.pauses],
         "calibration": nodes,
         "exchange": a.exchange and {},
         "equal_parameters": [asdict(d) for d in a.digests],

@@ -122,7 +122,6 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
         "--backend ddp --settings matched --overlap off --bucket-mib 5",
         ["bucket_mib=5", "overlap=off"],
     ),
-    ("--observe breakdown --loader-only", ["observe=breakdown", "loader_only takes none"]),
     ("--backend ddp --device cuda --transport mpi", ["transport=mpi", "nccl"]),
     ("--backend ddp --transport nccl", ["transport=nccl", "mpi or gloo"]),
     ("--backend horovod --compression bf16", ["bfloat16", "--compression fp16"]),

@@ -162,7 +162,7 @@ def test_no_rank_and_no_other_step_or_tensor_looks_like_the_mean() -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [{"dataset": "digits"}, {"loader_only": True}, {"accumulate": 2}, {"compile": True}],
+    [{"dataset": "digits"}, {"accumulate": 2}, {"compile": True}],
     ids=str,
 )
 def test_what_reads_or_computes_does_not_go_with_it(field: dict[str, object]) -> None:

@@ -88,11 +88,6 @@ def test_first_and_last_line_of_a_run() -> None:
     cure = "(use --max-lr, --lr-warmup-steps or a lower --base-lr)"
     last = result(config, [10.0], float("nan"), ["loss_finite"])
     assert last == f"10.0 images/s (windows 10.0 to 10.0), {failed} {cure}; log ddp.jsonl"
-    alone = make_config({"batch_per_rank": 16, "loader_only": True})
-    assert opening(alone).startswith("single, 1 rank, input pipeline of synthetic alone at 32 px")
-    last = result(alone, [261437.2], None, [])
-    rate = "261,400 images/s (windows 261,400 to 261,400)"
-    assert last.startswith(f"{rate}, 1 rank, input pipeline alone; no --log-path")
 
 
 @ranks

@@ -131,7 +131,7 @@ def test_weights_come_from_the_seed() -> None:
         ("os:sep", "is a str, not a function"),
         ("os:getcwd", "called with one argument, failed (TypeError: "),
         ("tests.bench.tiny:", "has no attribute ''"),
-        ("tests.bench.tiny:idle", "has no parameter to train; use --loader-only"),
+        ("tests.bench.tiny:idle", "has no parameter to train; give it one"),
     ],
 )
 def test_unknown_models_are_the_users_mistake(name: str, words: str) -> None:

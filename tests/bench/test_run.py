@@ -275,22 +275,6 @@ def test_a_rank_out_of_memory_is_told_from_a_failure(
     assert "DefaultCPUAllocator: can't allocate memory" in str(result.problem)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "cell"), [(1, ()), (2, ("--backend", "ddp", "--world-size", "2"))]
-)
-def test_the_input_pipeline_alone(ranks: int, cell: tuple[str, ...], tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    options = ["--dataset", "digits", "--batch-per-rank", "4", "--loader-only", *cell]
-    done = bench(ranks, *options, "--log-path", str(log))
-    assert done.returncode == 0, done.stderr
-    run = read_run(log)
-    assert run.state == "ok"
-    assert run.end["checks"] == {"samples_per_step": True, "torch_settings_kept": True}
-    for window in run.windows:
-        assert len(window["input_seconds"]) == ranks
-        assert all(0 < waited <= window["seconds"] for waited in window["input_seconds"])
-
-
 def test_a_model_that_does_not_fit_its_input_is_one_line() -> None:
     done = bench(1, "--dataset", "digits", "--batch-per-rank", "4", "--model", "vit_b_16")
     assert done.returncode == 2

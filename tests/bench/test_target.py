@@ -122,7 +122,6 @@ def test_smoothed_labels_spread_their_share_over_all_classes() -> None:
         ({"target": 0.9}, "target=0.9 is of trainings"),
         ({"trainings": 3}, "trainings=3 is of trainings"),
         ({"epochs": 2, "dataset": "synthetic"}, "epochs=2: synthetic images are endless"),
-        ({"epochs": 2, "loader_only": True}, "loader_only=True has no place in a training"),
         ({"epochs": 2, "preprocessing": "outside"}, "preprocessing=outside has no place"),
         ({"epochs": 2, "inject_ms": 1.0}, "inject_ms=1.0 has no place"),
         (

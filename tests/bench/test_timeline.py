@@ -104,7 +104,6 @@ def test_shipped_timelines_name_their_source_and_hold_every_parameter(path: Path
         (["--images-per-s", "0"], "--images-per-s '0': Input should be greater than 0; see"),
         (["--images-per-s", "5"], "images-per-s and source belong together"),
         (["--accumulate", "2"], "a timeline is of one pass"),
-        (["--loader-only"], "of one process that trains"),
         (["--backend", "ddp"], "of one process that trains"),
         (["--stepz", "30"], "unknown option '--stepz'"),
     ],

@@ -328,7 +328,7 @@ def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
         )
         assert look(run, job_is_running=False).state in STATES
     loaded = runs.load(folder)
-    frames = loaded.runs, loaded.pipelines, loaded.observed
+    frames = loaded.runs, loaded.observed
     assert sum(map(len, frames)) + len(loaded.unusable) == len(logs)
 
 

@@ -126,16 +126,6 @@ def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> No
     assert places == ["block 3 (job 7)", "no block recorded"]
 
 
-def test_the_input_pipeline_is_averaged_inside_an_allocation(tmp_path: Path) -> None:
-    logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
-    for job, seconds in (("7", 0.01), ("8", 0.03)):
-        run = logs.config("single", 1, 16, 0, loader_only=True)
-        place = logs.Job(job, 0, NODES).place(1)
-        logs.write(tmp_path / "runs" / f"{job}.jsonl", run, seconds, provenance=place)
-    (found,) = analysed(tmp_path).pipelines
-    assert (found.images_per_s.n, found.runs) == (2, 2)
-
-
 def test_without_jobs_a_block_is_one_place_as_long_as_its_hosts_agree(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=6)
     runs = load(tmp_path).runs

@@ -86,16 +86,6 @@ def test_a_run_by_hand_of_other_work_makes_no_gap(tmp_path: Path) -> None:
     assert [c.name for c in checks(a)] == [c.name for c in checks(before)]
 
 
-def test_a_variant_is_no_gap_for_how_it_is_written_or_for_training_nothing(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=1, cells={"single": 1.0, "ddp/mpi": 1.1}, weight_decay=0.0)
-    variants = "[variants.free]\nweight_decay = 0\n"
-    variants += "[variants.loader]\nloader_only = true\nnum_workers = 2\n"
-    logs.study_toml(tmp_path, blocks=1, more=PLAN.replace(', "horovod/mpi"', "") + variants)
-    a = analyse(load(tmp_path))
-    assert a.gaps == []
-    assert {point.words for _, point in a.planned} == {("weight_decay=0.0",)}
-
-
 def test_the_report_lists_gaps(tmp_path: Path) -> None:
     partial(tmp_path)
     for path in (tmp_path / "runs").glob("*-horovod-mpi-1.jsonl"):

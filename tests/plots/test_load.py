@@ -21,7 +21,6 @@ from plots.analyse.study import analyse, machine
 from plots.analyse.variants import words
 from plots.read import runs
 from plots.report import answer
-from plots.report.checks import checks
 from plots.report.markdown import page
 from plots.report.write import analysed, summary
 from tests.plots import logs, mutations
@@ -318,57 +317,6 @@ def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path
     assert [c.paired.n for c in a.comparisons] == [1]
     differ = [n.reason for n in a.not_compared if "block 1" in n.pair]
     assert differ == ["data_dir: /home, /scratch/1"]
-
-
-def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
-    logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
-    run = logs.config("single", loader_only=True, num_workers=2)
-    logs.write(tmp_path / "loaded.jsonl", run, 0.001)
-    loaded = load(tmp_path)
-    assert loaded.runs["log"].tolist() == ["trained.jsonl"]
-    # the other run's workers say nothing about this one
-    assert loaded.runs["variant"].tolist() == [()]
-    assert loaded.pipelines["log"].tolist() == ["loaded.jsonl"]
-
-
-@pytest.mark.parametrize(
-    ("step_s", "input_s", "name"),
-    [(0.01, 0.001, "is not"), (0.091, 0.08, "is not"), (0.099, 0.09, "is")],
-)
-def test_training_beside_its_input_alone(
-    tmp_path: Path, step_s: float, input_s: float, name: str
-) -> None:
-    """Batches that are made in 10, 88 and 91 % of the step's seconds."""
-    for block in range(3):
-        logs.write(tmp_path / f"t{block}.jsonl", logs.config("single", block=block), step_s)
-        run = logs.config("single", block=block, loader_only=True)
-        logs.write(tmp_path / f"i{block}.jsonl", run, input_s)
-    other = logs.config("single", block=0, loader_only=True, num_workers=2)
-    logs.write(tmp_path / "other.jsonl", other, 0.5)  # of no training: nothing is said of it
-    (check,) = [c for c in checks(analyse(load(tmp_path))) if c.name.startswith("input")]
-    assert (check.name, check.holds) == (f"input {name} the limit", name == "is not")
-    assert check.why.endswith("(16 images per rank, 1 rank, num_workers=0).")
-    rates = re.findall(r"[\d,.]+(?= images/s|\s\()", check.why)
-    assert [float(text.replace(",", "")) for text in rates] == [
-        pytest.approx(16 / seconds, rel=1e-3) for seconds in (input_s, step_s)
-    ]
-
-
-def test_pipelines_of_other_conditions_or_doubled_are_not_averaged(tmp_path: Path) -> None:
-    logs.write(tmp_path / "train.jsonl", logs.config("single", 1, block=0), 0.1)
-    for block, name in [*((n, f"p{n}.jsonl") for n in range(4)), (0, "copy.jsonl")]:
-        place = logs.host(1, env={"OMP_NUM_THREADS": "1" if block < 3 else "2"})
-        log = f"p{block}.jsonl"
-        fields: dict[str, Any] = {"loader_only": True, "position": 0, "log_path": Path(log)}
-        run = logs.config("single", 1, block=block, **fields)
-        logs.write(tmp_path / name, run, 0.1 if block < 3 else 0.4, provenance=place)
-    loaded = load(tmp_path)
-    (pipeline,) = analyse(loaded).pipelines
-    assert pipeline.images_per_s.blocks == pytest.approx((160.0, 160.0, 160.0))
-    assert reasons(loaded) == {
-        "copy.jsonl": "block 0 of its point is there 2 times; p0.jsonl has its own name and counts",
-        "p3.jsonl": "differs from its point's other runs: env.OMP_NUM_THREADS: 1, 2",
-    }
 
 
 def test_a_folder_without_a_plain_run_says_what_it_holds(

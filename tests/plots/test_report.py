@@ -226,7 +226,6 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 run = logs.config(cell, world_size, compile=compiled)
                 path = folder / "runs" / f"{cell.replace('/', '-')}-{world_size}-{compiled}.jsonl"
                 logs.write(path, run, 0.1 * world_size, input_seconds=[0.125] * world_size)
-    logs.write(folder / "runs" / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
     report(folder)
     return folder
 
@@ -291,21 +290,6 @@ def test_time_waited_for_input_is_shown(variants: Path) -> None:
     printed = logs.rows(page(variants), "Throughput")
     waited = [(row["ranks"], row["waiting for input"]) for row in printed]
     assert sorted(waited) == [("1", "25.0 %")] * 6 + [("2", "12.5 %")] * 4
-
-
-def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) -> None:
-    (pipeline,) = logs.rows(page(variants), "Input pipeline alone")
-    assert [*pipeline.values()] == ["synthetic", "16", "0", "8,000 (n=1, no interval)", "1", "1"]
-    assert summary(variants)["pipelines"][0]["images_per_s"]["value"] == pytest.approx(8000)
-    counted = "10 usable runs in 1 block; 1 of the input pipeline alone; 0 unusable logs"
-    assert counted in page(variants)
-    assert "pipeline" not in page(study)
-
-
-def test_the_input_pipeline_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.write(tmp_path / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
-    assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
-    assert "put training runs beside them" in capsys.readouterr().err
 
 
 def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(

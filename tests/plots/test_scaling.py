@@ -227,7 +227,7 @@ def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    """Plain, compiled and compressed runs, each with its ratio, and the input pipeline."""
+    """Plain, compiled and compressed runs, each with its ratio."""
     folder = tmp_path_factory.mktemp("mixed")
     true = {"plain": (1.0, 0.90), "compiled": (0.5, 0.80), "compressed": (0.7, 1.25)}
     fields: dict[str, dict[str, object]] = {
@@ -247,9 +247,6 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
                 own_end = {"parameters_sha256": logs.digest(cell)} if fields[name] else {}
                 path = folder / f"{block}-{name}-{cell.replace('/', '-')}.jsonl"
                 logs.write(path, run, seconds * factor * noise, end=own_end)
-        for workers, seconds in ((0, 0.016), (4, 0.004)):
-            run = logs.config("single", 1, 16, block, loader_only=True, num_workers=workers)
-            logs.write(folder / f"{block}-loader-{workers}.jsonl", run, seconds)
     return analysed(folder)
 
 
@@ -315,31 +312,6 @@ def test_equal_bits_are_asked_for_only_where_they_can_be_expected(mixed: Analysi
     """Compiled and compressed runs ended apart in each cell; the plain ones did not."""
     _, two = mixed.digests
     assert (two.groups, two.mismatches) == (6, ())
-
-
-def test_the_input_pipeline_alone_is_measured_and_never_compared(mixed: Analysis) -> None:
-    assert [(p.dataset, p.num_workers, p.images_per_s.n, p.runs) for p in mixed.pipelines] == [
-        ("synthetic", "0", 6, 6),
-        ("synthetic", "4", 6, 6),
-    ]
-    assert [p.images_per_s.value for p in mixed.pipelines] == [
-        pytest.approx(1000),
-        pytest.approx(4000),
-    ]
-    assert max(t.images_per_s.value for t in mixed.throughput) < 100
-
-
-def test_the_input_pipeline_of_several_ranks_is_no_other_s(tmp_path: Path) -> None:
-    for cell, world_size in (("single", 1), ("ddp/mpi", 2), ("horovod/mpi", 2)):
-        run = logs.config(cell, world_size, 16, loader_only=True)
-        logs.write(tmp_path / f"{cell.replace('/', '-')}.jsonl", run, 0.01 * world_size**2)
-    logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
-    found = analysed(tmp_path).pipelines
-    assert [(*p.variant, p.runs) for p in found] == [
-        (("world_size", "1"), 1),
-        (("world_size", "2"), 2),
-    ]
-    assert [p.images_per_s.value for p in found] == pytest.approx([1600, 800])
 
 
 def test_transports_are_compared_each_for_itself(tmp_path: Path) -> None:

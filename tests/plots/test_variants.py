@@ -148,7 +148,7 @@ def test_variants_of_every_field_are_told_apart_or_refused(
     keep(tmp_path, study)
     loaded = load(tmp_path)
     assert loaded.unusable == ()
-    frames = (loaded.runs, loaded.pipelines, loaded.observed)
+    frames = (loaded.runs, loaded.observed)
     assert sum(map(len, frames)) == len(runs)
     for frame in (loaded.runs, loaded.observed):
         assert [len(rows) for _, rows in by_point(frame)] == [1] * len(frame)

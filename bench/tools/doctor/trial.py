@@ -34,8 +34,6 @@ def parse(argv: Sequence[str]) -> RunConfig:
     """Read a run's options, of which none is needed. Raises UsageError on bad input."""
     sized = any(word.partition("=")[0] in _SIZES for word in argv)
     config = parse_argv([*argv, *([] if sized else ["--batch-per-rank", "4"])], PROG, _ABOUT)
-    if config.loader_only:
-        raise UsageError("loader_only=True exchanges no gradients to compare; leave it out")
     if not config.averages:
         raise UsageError(f"mode={config.mode} takes no mean to compare; use --mode sync")
     # at a rate of 0 nothing is learnt, so that every step is the same

@@ -194,10 +194,6 @@ BAD_RUNS = [
         "or 'bf16'",
     ),
     (
-        "loader_only = true\ninject_ms = 5.0",
-        "run.inject_ms=5.0 has no place with loader_only, which trains nothing; leave it out",
-    ),
-    (
         'device = "cuda"\ninject_ms = 5.0',
         "run.inject_ms=5.0 has no place with run.device=cuda, which computes on while the host "
         "sleeps; leave it out",
