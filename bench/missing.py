@@ -1,37 +1,18 @@
-"""What to say where a package is not installed, and advice that fits how the project was called."""
+"""What to say where a package is not installed."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from bench import called
-
 _OURS = ("bench", "slurm", "plots", "tests")
 _ROOT = Path(__file__).resolve().parents[1]
-_ROOM = re.compile(r"\bpython -m (?=(bench|slurm|plots)\b)")
-_SET_UP = re.compile(r"\bmake setup((?: [A-Z_]+=[^\s`;,]+)*`?)")
 
 
 def checkout() -> Path | None:
     """The folder in which `make setup` works; None for an installed copy."""
     return _ROOT if (_ROOT / "Makefile").exists() else None
-
-
-def fitting(text: str) -> str:
-    """Advice in which commands fit an installed copy, and paths another working folder."""
-
-    if called.COMMAND:
-        text = _ROOM.sub(f"{called.COMMAND} ", text)
-    root = checkout()
-    if root is None:
-        return _SET_UP.sub(r"make setup\1 in a checkout of the project", text)
-    if Path.cwd() != root:
-        text = _SET_UP.sub(rf"make -C {root} setup\1", text)
-        text = re.sub(r"(?<![\w/])\.venv/bin", f"{root}/.venv/bin", text)
-    return text
 
 
 def explain_missing(error: ImportError) -> str:
@@ -50,7 +31,7 @@ def explain_missing(error: ImportError) -> str:
     if (root := checkout()) is not None:
         target = "." if Path.cwd() == root else root
         cure = f"run `make setup` and start .venv/bin/python, or `pip install {target}`"
-    return fitting(f"{package} is not installed for {sys.executable}; {cure}")
+    return f"{package} is not installed for {sys.executable}; {cure}"
 
 
 def give_up(error: ImportError) -> NoReturn:

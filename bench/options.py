@@ -13,8 +13,6 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, Union, get_args, get_
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from bench.missing import fitting
-
 COLUMNS = 79  # of a description
 
 
@@ -147,7 +145,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
     def format_help(self) -> str:
-        return fitting(super().format_help())
+        return super().format_help()
 
 
 def flag_of(name: str) -> str:

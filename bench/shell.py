@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 
 from bench import version
-from bench.missing import explain_missing, fitting
+from bench.missing import explain_missing
 from bench.options import COLUMNS, Options, UsageError, near, wrapped
 
 _MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length
@@ -46,7 +46,7 @@ def call(prog: str, program: Group, argv: Sequence[str] | None = None) -> int:
 def _call(prog: str, commands: Group, argv: Sequence[str]) -> int | None:
     word, rest = (argv[0], argv[1:]) if argv else ("", [])
     if word in ("-h", "--help"):
-        print(fitting(_overview(prog, commands)))
+        print(_overview(prog, commands))
         return 0
     if word == "--version":
         print(version())
@@ -97,7 +97,7 @@ def reported(do: Callable[[], int | None]) -> int:
         text = f"{error.filename or 'standard output'}: {error.strerror or error}"
         if error.filename is None:
             _drop_output()
-    lines = [f"error: {_one_line(fitting(text))}", *filter(None, [trace])]
+    lines = [f"error: {_one_line(text)}", *filter(None, [trace])]
     print(*lines, sep="\n", file=sys.stderr, flush=True)
     return 2
 

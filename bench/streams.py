@@ -7,8 +7,6 @@ import os
 import sys
 from contextlib import suppress
 
-from bench.missing import fitting
-
 
 class _Forgiving(io.FileIO):
     """Drops text that cannot be written: the disk is full, the terminal or launcher is gone."""
@@ -36,7 +34,7 @@ def secure() -> None:
 
 def say(text: str) -> None:
     """Print lines for people, control characters as their codes: a terminal would obey them."""
-    text = _safe(fitting(text))
+    text = _safe(text)
     sys.stderr.write(f"{text}\n")  # in one write: other ranks say things on the same pipe
     sys.stderr.flush()
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 from bench.missing import give_up
 
 try:
-    from bench.called import command
     from bench.config import UsageError
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
@@ -212,7 +211,7 @@ PROGRAM = Group(
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code; the user's mistakes are one line on stderr and 2, Ctrl-C is 130."""
-    return call(command("plots"), PROGRAM, argv)
+    return call("python -m plots", PROGRAM, argv)
 
 
 if __name__ == "__main__":

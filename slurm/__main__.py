@@ -15,7 +15,6 @@ from bench.missing import give_up
 try:
     from pydantic import BeforeValidator
 
-    from bench.called import command
     from bench.config import UsageError
     from bench.options import Shown, option
     from bench.shell import Group, call
@@ -101,7 +100,7 @@ class RunHere(StudyOptions):
         began = time.monotonic()
         work = open_work(self)  # every mistake comes out before anything is made
         if work.site.scheduler != "none":
-            cure = f"use: {command('slurm')} submit {self.study} --site {self.site}"
+            cure = f"use: python -m slurm submit {self.study} --site {self.site}"
             raise UsageError(f"site {self.site!r} hands out its nodes through Slurm; {cure}")
         if why := here.not_checkout():
             raise UsageError(why)
@@ -268,7 +267,7 @@ PROGRAM = Group(
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake, 128 + n by signal n."""
-    return call(command("slurm"), PROGRAM, argv)
+    return call("python -m slurm", PROGRAM, argv)
 
 
 if __name__ == "__main__":

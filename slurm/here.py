@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from bench import called
 from bench.config import UsageError
 from bench.record import quiet
 from bench.study.status import duration, look, seconds_left
@@ -35,7 +34,7 @@ def not_checkout() -> str:
     """What is wrong where job scripts would not find the driver; '' in a checkout."""
     if Path("slurm/driver/__main__.py").is_file():
         return ""
-    start = f"{called.command('slurm')} render STUDY"
+    start = "python -m slurm render STUDY"
     cure = f"change to the root of a checkout, or write the script here: {start}"
     return f"{Path.cwd()} is no checkout of this project, from which job scripts run; {cure}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bench.called import command
 from bench.options import Shown, option
 from bench.shell import Command
 from slurm.next_step import python
@@ -18,7 +17,7 @@ class NewSite(Command):
 
         path, (source, *notes) = write_skeleton(self.name)
         print(f"{path} written: {source}", *(f"note: {note}" for note in notes), sep="\n")
-        start = f"{command('slurm', python())} submit smoke --site {path} --dry-run"
+        start = f"{python()} -m slurm submit smoke --site {path} --dry-run"
         print(f"correct it, then: {start}")
 
 
@@ -32,4 +31,4 @@ class NewStudy(Command):
 
         path = write_study(self.name)
         print(f"{path} written: a small study of this machine")
-        print(f"edit it, then: {command('slurm', python())} run {path}")
+        print(f"edit it, then: {python()} -m slurm run {path}")

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.called import command
 from bench.study.status import count
 from slurm.session import Work, short
 
@@ -26,7 +25,7 @@ def close(
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
     if work.todo or more:
-        start = f"{command('slurm', python())} {shlex.join(again)}"
+        start = f"{python()} -m slurm {shlex.join(again)}"
         print(f"go on with: {os.environ.get(GO_ON) or start}")
     return 128 + stopped_by if stopped_by is not None else int(bool(work.todo))
 
@@ -42,4 +41,4 @@ def say_report(work: Work) -> None:
     """What makes the report, unless it is made by what started this."""
     if not os.environ.get(GO_ON):
         path = shlex.quote(str(work.folder.path))
-        print(f"then, for the answer: {command('plots', python())} report {path}")
+        print(f"then, for the answer: {python()} -m plots report {path}")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bench import called
 from bench.config import UsageError
 
 _TRIES = 3  # to find a job in the queue that has just come there
@@ -43,10 +42,10 @@ def find(program: str) -> None:
     for other, scheduler in (("qsub", "PBS or Grid Engine"), ("bsub", "LSF")):
         if shutil.which(other) is not None:
             missing = f"there is no {program} on this machine, but {other} of {scheduler}"
-            start = f"mpirun -n RANKS {called.command('bench')} OPTIONS"
+            start = "mpirun -n RANKS python -m bench OPTIONS"
             cure = f"start each run by hand inside a job: {start}"
             raise UsageError(f"{missing}, which is not supported: only Slurm is; {cure}")
-    render = f"{called.command('slurm')} render STUDY --site SITE --out FOLDER"
+    render = "python -m slurm render STUDY --site SITE --out FOLDER"
     cure = f"use the cluster's login node, or write the scripts here: {render}"
     raise UsageError(f"there is no {program} on this machine; {cure}")
 

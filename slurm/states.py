@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from bench.called import command
 from bench.config import UsageError
 from bench.record.archive import logs_in, read_file
 from bench.study.jobs import JobEvent, read_events
@@ -39,7 +38,7 @@ class JobState:
 def require_scheduler(work: Work) -> None:
     """Raise UsageError at a site whose scripts run where they are started."""
     if work.site.scheduler != "slurm":
-        cure = f"{command('slurm')} run {work.study.name} --site {work.site.name}"
+        cure = f"python -m slurm run {work.study.name} --site {work.site.name}"
         raise UsageError(f"site {work.site.name!r} has no scheduler; run the study there: {cure}")
 
 
@@ -87,7 +86,7 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
 
 def no_report(work: Work, report: JobState) -> str:
     """How a report's job ended that wrote none, and what writes it."""
-    return f"{report.state}; make it here: {command('plots')} report {work.folder.path}"
+    return f"{report.state}; make it here: python -m plots report {work.folder.path}"
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from bench.called import command
 from bench.config import UsageError
 from bench.study.folder import StudyFolder
 from slurm import slurm_commands, states
@@ -207,7 +206,7 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
         job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
         reason = " ".join(str(error).split())
-        cure = f"when they have ended: {command('plots')} report {work.folder.path}"
+        cure = f"when they have ended: python -m plots report {work.folder.path}"
         return f"not submitted: {reason}; {cure}"
     _record(work, lock, script, REPORT, job_id, 0, after=list(after))
     return f"submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"

@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 GROUND = {
     "bench.version",
-    "bench.called",
     "bench.extras",
     "bench.factory",
     "bench.missing",

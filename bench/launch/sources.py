@@ -17,7 +17,7 @@ from bench.record.user_code import digests, folder_of
 from bench.study.disk import write_whole
 
 _PROJECT = Path(__file__).parents[2]
-_OURS = (_PROJECT / "bench", _PROJECT / "hvd_ddp.py")
+_OURS = (_PROJECT / "bench",)
 
 
 def factories(config: RunConfig) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 from bench.backends.catalogue import interface_variables
 from bench.config.datasets import ON_DISK, PUBLISHED
 from bench.launch.world import Launch
-from bench.missing import fitting
 from bench.tools.setup.origin import transports
 
 _SETUP = "run make setup"
@@ -43,7 +42,7 @@ class Finding(NamedTuple):
     def line(self, where: str = "") -> str:
         """Write the finding as a person reads it."""
         cure = f"; {self.cure}" if self.cure else ""
-        return fitting(f"{self.level:<8} {self.name:<12} {where}{self.text}{cure}")
+        return f"{self.level:<8} {self.name:<12} {where}{self.text}{cure}"
 
 
 def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:

@@ -32,7 +32,6 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[2]
 sys.path.insert(0, str(PROJECT))  # a script, before the project is installed anywhere
 
-# bench ends an old Python, for which this file has to parse in Python 3.6
 from bench.launch import launcher  # noqa: E402
 from bench.tools.setup import needs, wheel  # noqa: E402
 from bench.tools.setup.runner import Runner, SetupError  # noqa: E402
