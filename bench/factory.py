@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import UsageError
-from bench.extras import names
 
 _BENCH = Path(__file__).parent
 _WAY_OUT = "give package.module:factory, importable from here"
@@ -53,19 +52,6 @@ def takes(factory: Callable[..., Any], parameter: str) -> bool:
         return parameter in inspect.signature(factory).parameters
     except (TypeError, ValueError):
         return False
-
-
-def format_of(room: str, name: str, kind: str) -> Any:
-    """`kind` of the module of that name in the folder `extras` of a room, or of the user's, as
-    package.module:attribute. Raises UsageError.
-    """
-    shipped = {module.replace("_", "-"): module for module in names(room)}
-    if name not in shipped and ":" not in name:
-        cure = f"or give package.module:{kind}, your own"
-        raise UsageError(f"format {name!r} is none of {', '.join(shipped)}; {cure}")
-    package = room.replace("/", ".") + ".extras"
-    place = f"{package}.{shipped[name]}:{kind}" if name in shipped else name
-    return attribute(f"format {name!r}", place)
 
 
 def attribute(setting: str, place: str) -> Any:

@@ -27,6 +27,7 @@ class ImportLogs(Command):
         (), "of the format pattern: a regular expression; repeatable", shown=Shown(action="append")
     )
     marker: str | None = option(None, "of the format pattern: text of lines that must match")
+    skip: int = option(0, "lines to leave out at the beginning of each run", ge=0)
     out: Path = option(Path("results/imported"), "folder to write to")
     values: bool = option(False, "write a table of every number as well")
     epochs: bool = option(False, "print a Markdown table of the epochs")
@@ -54,6 +55,7 @@ class ImportLogs(Command):
             target=self.target,
             patterns=self.pattern,
             marker=self.marker,
+            skip=self.skip,
         )
         tables = {"values": self.values, "epochs": self.epochs, "force": self.force}
         for line in bring_in(self.form, [*self.logs], options_of_lines, self.out, **tables):

@@ -1,4 +1,4 @@
-"""A user's own backend, model and formats, each written as a user would: a module on the path."""
+"""A user's own backend and model, each written as a user would: a module on the path."""
 
 from __future__ import annotations
 
@@ -15,14 +15,6 @@ from tests.bench.ranks import ROOT, bench
 from tests.slurm.studies import SMALL
 
 USERS = ROOT / "tests" / "user"
-FORMAT = r"""
-from plots.imports.observation import NUMBER, Format, matched
-
-FORMAT = Format(
-    read=matched(rf"(?P<epoch>\d+): rate (?P<images_per_s>{NUMBER})", marker="rate"),
-    written_by="my own script",
-)
-"""
 MODEL = """
 from torch import nn
 
@@ -51,30 +43,6 @@ def python(path: Path, *words: str, cwd: Path = ROOT) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
     )
-
-
-def test_a_format_is_named_by_its_module(tmp_path: Path) -> None:
-    (tmp_path / "my_format.py").write_text(FORMAT)
-    (tmp_path / "log.txt").write_text("epoch 0: rate 41.5\nepoch 1: rate 42.5\n")
-    words = ["-m", "plots", "import", "my_format:FORMAT", str(tmp_path / "log.txt")]
-    words += ["--world-size", "2", "--backend", "mine", "--out", str(tmp_path)]
-    done = python(tmp_path, *words)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("mine, 2 ranks: images_per_s 42 (n = 2; ")
-    words[3] = "my_format:Format"
-    refused = python(tmp_path, *words)
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("error: format 'my_format:Format' is a type; give a ")
-
-
-def test_a_format_that_fails_is_one_line_and_its_own_traceback(tmp_path: Path) -> None:
-    (tmp_path / "my_format.py").write_text("FORMAT = nothing\n")
-    done = python(tmp_path, "-m", "plots", "import", "my_format:FORMAT", "log.txt")
-    assert done.returncode == 2
-    line, *trace = done.stderr.splitlines()
-    assert line.startswith("error: format 'my_format:FORMAT': importing my_format failed (NameErr")
-    assert "my_format.py" in trace[1]
-    assert "/bench/factory.py" not in done.stderr
 
 
 def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) -> None:

@@ -1,19 +1,24 @@
-"""Other tools' logs as observations: one module a format, shipped in `extras` or the user's."""
+"""Other tools' logs as observations: presets of patterns, the user's patterns, and CSV."""
 
 from __future__ import annotations
 
-from bench import factory
 from bench.config import UsageError
-from bench.extras import names
+from plots.imports import dawnbench, pattern, tables
 from plots.imports.observation import Format
+from plots.imports.presets import PRESETS
 
-FORMATS = tuple(name.replace("_", "-") for name in names("plots/imports"))
+_FORMATS = {
+    **PRESETS,
+    "dawnbench": dawnbench.FORMAT,
+    "csv": tables.FORMAT,
+    "pattern": pattern.FORMAT,
+}
+FORMATS = tuple(_FORMATS)
 
 
 def find(form: str) -> Format:
-    """The format of that name, or at package.module:ATTRIBUTE. Raises UsageError."""
-    reader = factory.format_of("plots/imports", form, "FORMAT")
-    if not isinstance(reader, Format):
-        kind = type(reader).__name__
-        raise UsageError(f"format {form!r} is a {kind}; give a plots.imports.observation.Format")
-    return reader
+    """Look up a format by its name. Raises UsageError."""
+    if form not in _FORMATS:
+        cure = "the format pattern reads others by --pattern"
+        raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}; {cure}")
+    return _FORMATS[form]

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
-from bench.factory import OwnCodeError
 from plots.imports.observation import COLUMNS, RATE, WORDS, Format, ImportOptions
 from plots.imports.text import Log, decode
 
@@ -53,16 +52,8 @@ def read_files(
 def _read_one(
     form: Format, name: str, log: Log, options: ImportOptions
 ) -> tuple[pd.DataFrame, list[str]]:
-    try:
-        reading = form.read(log, options)
-    except (UsageError, OSError):
-        raise
-    except Exception as error:
-        raise OwnCodeError(f"{name}: the format's reader failed", error) from None
+    reading = form.read(log, options)
     warnings = list(reading.warnings)
-    if log.overwritten:
-        states = f"{log.overwritten} states of progress bars were overwritten by later ones"
-        warnings.append(f"{states}, which count")
     values = reading.values.reindex(columns=[*COLUMNS, *EXTRA, "file"])
     if values.empty:
         nothing = f"nothing in it is of the format {name} ({form.written_by})"

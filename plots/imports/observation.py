@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -42,6 +42,7 @@ class ImportOptions:
     target: float | None = None  # of trainings: percent
     patterns: Sequence[str] = ()  # of the format `pattern`
     marker: str | None = None
+    skip: int = 0  # lines at the beginning of each run
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,14 @@ class Format:
     a_file_is_a_run: bool = False  # else several files of one size may be ranks as well
     one_speaks: bool = False  # one rank writes, and its rate times the world size is that of all
     last_counts: str = ""  # quantities (a pattern) that are of all steps before: the last counts
-    how: Mapping[str, str] = field(default_factory=dict)  # of quantities made in reading
     notes: Sequence[str] = ()  # what a reader must know of the numbers
 
 
 def matched(*patterns: str, marker: str) -> Reader:
-    """A reader by lines: a group's name is a quantity or a place.
+    """Make a reader by lines: a group's name is a quantity or a place.
 
-    A line that holds `marker` more often than a pattern matches is counted as not understood.
+    The group `name`, or else the file's name, names the quantity of the group `value`. A line that
+    holds `marker` more often than a pattern matches is counted as not understood.
     """
     compiled, mark = [re.compile(pattern) for pattern in patterns], re.compile(marker)
 
@@ -84,7 +85,11 @@ def matched(*patterns: str, marker: str) -> Reader:
         for line in log.lines:
             matches = [m for p in compiled for m in p.finditer(line.text) if not cuts_a_number(m)]
             for match in matches:
-                rows += of_groups(match.groupdict(), line)
+                groups = match.groupdict()
+                name = groups.pop("name", None) or log.name
+                if value := groups.pop("value", None):
+                    groups[_as_quantity(name)] = value
+                rows += of_groups(groups, line)
                 last = line.number
             if occurrences := len(mark.findall(line.text)):
                 marked += 1
@@ -95,8 +100,14 @@ def matched(*patterns: str, marker: str) -> Reader:
     return read
 
 
+def _as_quantity(name: str) -> str:
+    """Turn 'Training loss' of a console and 'Training-loss.series.txt' into 'train_loss'."""
+    name = re.sub(r"(?:\.series)?\.txt$", "", name.strip())
+    return re.sub(r"\W+", "_", name.lower()).replace("training_", "train_", 1)
+
+
 def of_groups(groups: Mapping[str, str | None], line: Line) -> Iterator[Row]:
-    """A row for each quantity of one match."""
+    """Yield a row for each quantity of one match; a lap is as many steps as it says."""
     places: Row = {} if line.rank is None else {"rank": line.rank}
     values: Row = {}
     for name, text in groups.items():
@@ -108,6 +119,8 @@ def of_groups(groups: Mapping[str, str | None], line: Line) -> Iterator[Row]:
             places[name] = as_number(text, name, whole=name in WHOLE)
         else:
             values[name] = as_number(text, name)
+    if lap_steps := values.pop("lap_steps", None):
+        values["step_seconds"] = values.pop("lap_seconds", float("nan")) / lap_steps
     if RATE in values and groups.get("rank") is not None:
         values[RANK_RATE] = values.pop(RATE)
     for name, value in values.items():

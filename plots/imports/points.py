@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from plots.imports.files import EXTRA, POINT, read_files
 from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, ImportOptions
 
 _AGREE = 0.02  # relative: a file's own total, and the sum of its ranks
+_FAR = 3  # times the median of the others: a first line that is no step as they are
 _REPEATS = ("median", "min", "max")  # of runs: where they lie
 
 
@@ -41,7 +42,7 @@ class Reduced:
 def read(form: Format, name: str, paths: Sequence[Path], options: ImportOptions) -> Imported:
     """Files of one format. Raises UsageError where one holds nothing of it, or what cannot be."""
     values, warnings = read_files(form, name, paths, options)
-    values = _without_repeats(values, warnings)
+    values = _without_first(_without_repeats(values, warnings), form, options, warnings)
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
         raise UsageError(f"{paths[0]}: {'; '.join(['no point can be made of it', *warnings])}")
@@ -63,13 +64,66 @@ def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
             axis="columns"
         )
         first = once[same].iloc[0]
-        at = ", ".join(f"{p} {second[p]:g}" for p in PLACES[:4] if pd.notna(second[p]))
+        named = [p for p in PLACES[:4] if pd.notna(second[p])]
+        at = ", ".join(f"{p} {second[p]:g}" for p in named)
         raise UsageError(
             f"{second['file']}: {second['quantity']} is {first['value']:g} and "
-            f"{second['value']:g}{at and ' at '}{at}: of several ranks or runs; give each a file, "
-            "or name the rank or run of each line (srun -l, mpirun --tag-output)"
+            f"{second['value']:g}{at and ' at '}{at}: {_why_twice(named)}"
         )
     return once
+
+
+def _why_twice(named: Sequence[str]) -> str:
+    """Say why two numbers may stand in one place, and the way out."""
+    if not {"epoch", "step"} & {*named}:
+        return (
+            "lines without a place; let the pattern name it, by (?P<epoch>...), (?P<step>...) or "
+            "(?P<rank>...), and take training alone where there are bars of validation too"
+        )
+    kind = "two lines a step" if "step" in named else "two bars or lines an epoch"
+    several = "where two runs wrote them, give each a file"
+    if "rank" not in named:
+        several = (
+            "where ranks wrote them, tag each (srun -l, mpirun --tag-output) or give it a file"
+        )
+    return f"{kind}, such as training and validation: let the pattern take one alone; {several}"
+
+
+def _without_first(
+    values: pd.DataFrame, form: Format, options: ImportOptions, warnings: list[str]
+) -> pd.DataFrame:
+    """Leave out the first lines of each run, as the user asks; tell of one far off the rest."""
+    lines = values[values["reducer"].isna()]
+    run = ["file", *POINT, "model", "run", "rank", "quantity"]
+    if options.skip:
+        count = lines.groupby(run, dropna=False, sort=False).cumcount()
+        values = values.drop(index=count.index[count < options.skip])
+        lines = lines.loc[count.index[count >= options.skip]]
+    grouped: Any = lines[np.isfinite(lines["value"])].groupby(run, dropna=False, sort=False)
+    far: dict[str, str] = {}
+    for (file, *_, quantity), rows in grouped:
+        timed = quantity.endswith("_seconds") or _is_rate(quantity)
+        if len(rows) < 3 or not timed or re.fullmatch(form.last_counts, quantity):
+            continue
+        first, median = rows["value"].iloc[0], rows["value"].iloc[1:].median()
+        if not median / _FAR <= first <= median * _FAR:
+            far.setdefault(quantity, (
+                f"{file}: the first {quantity} is {first:g}, and the median of the others "
+                f"{median:g}; --skip {options.skip + 1} leaves it out"
+            ))  # fmt: skip
+    warnings += far.values()
+    return values
+
+
+def _is_rate(quantity: str) -> bool:
+    return quantity.endswith(("_per_s", "_per_second"))
+
+
+def _mean(quantity: str) -> Callable[[pd.Series[float]], float]:
+    """Choose how equal work is averaged: rates harmonically, as if over its seconds."""
+    if not _is_rate(quantity):
+        return lambda x: float(x.mean())
+    return lambda x: float(x.iloc[0] if x.nunique() == 1 else 1 / (1 / x).mean())
 
 
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
@@ -88,16 +142,18 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
         if reduced.left_out:
             warnings.append(_left_out(name, reduced, world))
         numbers, over = _last(reduced, form, quantity)
-        parts = (reduced.how, "" if reduced.how and over == "lines" else f"mean over {over}")
-        reducer_words = form.how.get(quantity, ", ".join(filter(None, parts)))
+        mean = "harmonic mean" if _is_rate(quantity) and len(numbers) > 1 else "mean"
+        parts = (reduced.how, "" if reduced.how and over == "lines" else f"{mean} over {over}")
+        reducer_words = ", ".join(filter(None, parts))
         repeats = _REPEATS if over.split(" (")[0] == "runs" and len(numbers) > 1 else ()
-        for reducer in ("mean", *repeats) if len(numbers) else ():
+        for reducer in (mean, *repeats) if len(numbers) else ():
+            reduce = getattr(numbers, reducer) if reducer in repeats else None
             yield {
                 **place,
                 "quantity": name,
-                "value": float(getattr(numbers, reducer)()),
+                "value": float(reduce() if reduce else _mean(quantity)(numbers)),
                 "n": len(numbers),
-                "reducer": reducer_words.replace("mean over runs", f"{reducer} over runs"),
+                "reducer": reducer_words.replace(f"{mean} over runs", f"{reducer} over runs"),
             }
 
 
@@ -122,11 +178,12 @@ def _over_ranks(rows: pd.DataFrame, quantity: str, form: Format) -> Reduced:
     grouped = rows.groupby(when or ["quantity"], dropna=False)
     values, world = grouped["value"], float(rows["world_size"].iloc[0])
     if not ranked:
+        means = values.agg(_mean(quantity))
         if quantity != RANK_RATE or world == 1:
-            return Reduced(values.mean(), "", over)
+            return Reduced(means, "", over)
         if form.one_speaks:
-            return Reduced(values.mean() * world, "one rank times world size", over)
-        return Reduced(values.mean()[:0], "", over, len(grouped))
+            return Reduced(means * world, "one rank times world size", over)
+        return Reduced(means[:0], "", over, len(grouped))
     present = grouped["rank"].nunique()
     most = world if quantity == RANK_RATE else present.max()
     of = "ranks" if most == world else f"{most} of {world:.0f} ranks"
@@ -135,7 +192,8 @@ def _over_ranks(rows: pd.DataFrame, quantity: str, form: Format) -> Reduced:
     elif quantity.endswith("_seconds"):
         by_moment, how = values.max(), "slowest rank" if most == world else f"slowest of {of}"
     else:
-        by_moment, how = values.mean(), f"mean over {of}"
+        mean = "harmonic mean" if _is_rate(quantity) else "mean"
+        by_moment, how = values.agg(_mean(quantity)), f"{mean} over {of}"
     whole = present == most
     return Reduced(by_moment[whole], how, over, int((~whole).sum()))
 
@@ -171,7 +229,7 @@ def _agreed(points: pd.DataFrame) -> pd.DataFrame:
     rates = points[points["quantity"] == RATE]
     for _, of_point in rates.groupby(POINT, dropna=False):
         sums = of_point[of_point["reducer"].str.startswith("sum over ranks")]["value"]
-        stated = of_point[of_point["reducer"].str.startswith("mean over")]["value"]
+        stated = of_point[of_point["reducer"].str.match("(?:harmonic )?mean over")]["value"]
         for total, claimed in zip(sums, stated, strict=False):
             if not abs(total / claimed - 1) <= _AGREE:
                 raise UsageError(f"its ranks sum to {total:g} images/s, and it states {claimed:g}")
@@ -190,7 +248,7 @@ def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[tuple[dict[str, Any
         reduced = _over_ranks(of_point, quantity, form)
         how = reduced.how.replace(" over ranks", "") if reduced.how else "mean"
         name = f"{RATE if quantity == RANK_RATE else quantity} ({how})"
-        means = reduced.values.groupby(level="epoch").mean()
+        means = reduced.values.groupby(level="epoch").agg(_mean(quantity))
         if len(means):
             columns.setdefault(tuple(place.values()), {})[name] = means
     for point, tables in columns.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +45,9 @@ def bring_in(
     out.mkdir(parents=True, exist_ok=True)
     for path, data in written.items():
         write_whole(path, data)
+    for warning in numbers.warnings:
+        if ": 0 of " not in warning:
+            print(f"warning: {warning}", file=sys.stderr)
     if epochs:
         yield from _epochs(numbers.values, reader)
         return
@@ -79,8 +83,7 @@ def _lines(numbers: Imported, notes: Sequence[str]) -> Iterator[str]:
         text = f"{row.backend}, {size}{at}: {row.quantity} {row.value:.6g}"
         yield f"{text} (n = {row.n}; {row.reducer}; no interval)"
     yield from (f"note: {note}" for note in notes)
-    for warning in numbers.warnings:
-        yield f"{'note' if ': 0 of ' in warning else 'warning'}: {warning}"
+    yield from (f"note: {warning}" for warning in numbers.warnings if ": 0 of " in warning)
 
 
 def _csv(frame: pd.DataFrame) -> bytes:

@@ -64,7 +64,7 @@ def documented(name: str) -> list[str]:
         ("tqdm", TQDM, {"step_seconds": 0.2}),
         ("tqdm", SLOW, {"step_seconds": 3.0}),
         ("Keras", KERAS, {"step_seconds": 0.004}),
-        ("DeepSpeed", DEEPSPEED, {"images_per_s": 120.0}),
+        ("DeepSpeed", DEEPSPEED, {"images_per_s": 2 / (1 / 118 + 1 / 122)}),
         ("Megatron-LM", MEGATRON, {"step_seconds": 0.2345}),
         ("Hugging Face Trainer", TRAINER, {"images_per_s": 91.25}),
         ("Hugging Face Trainer", TRAINER_FILE, {"images_per_s": 91.25}),
@@ -87,7 +87,7 @@ def test_a_batch_is_a_place(bring: Import) -> None:
 def test_ranks_that_all_print_are_refused_unless_tagged(bring: Import) -> None:
     words = (*documented("PyTorch's ImageNet example"), "--world-size", "2")
     other = IMAGENET.replace("0.396", "0.390").replace("0.404", "0.410")
-    assert "of several ranks or runs" in bring("pattern", IMAGENET + other, *words).err
+    assert "where ranks wrote them, tag each" in bring("pattern", IMAGENET + other, *words).err
     tagged = "".join(
         f"{rank}: {line}"
         for rank, log in enumerate((IMAGENET, other))
@@ -143,3 +143,45 @@ def test_mistakes_get_a_line(bring: Import, form: str, words: tuple[str, ...], s
     ended = bring(form, "Time 2.0\n", *words, "--world-size", "1")
     assert ended.code == 2
     assert said in ended.err
+
+
+ROWS = "Train: 0 [{step}] Time: {seconds}s, {rate}/s\n"
+RATE_OF_ROWS = r"Train: (?P<epoch>\d+) \[(?P<step>\d+)\] .*, +(?P<images_per_s>[\d.]+)/s"
+
+
+def test_rates_are_averaged_over_seconds(bring: Import) -> None:
+    """Eight times 256 images in 6 s."""
+    seconds = [0.4] * 3 + [3.2] + [0.4] * 4
+    log = "".join(ROWS.format(step=i, seconds=s, rate=256 / s) for i, s in enumerate(seconds))
+    ended = bring("pattern", log, "--pattern", RATE_OF_ROWS, "--world-size", "4")
+    assert ended.value("images_per_s") == pytest.approx(8 * 256 / 6)
+    assert "harmonic mean over epochs and steps" in ended.out
+
+
+def test_a_first_line_far_off_is_told_and_left_out(bring: Import) -> None:
+    line = "Epoch: [0][{}/626]\tTime {} ( 1.0)\n"
+    log = "".join(line.format(i, 0.4 if i else 12.8) for i in range(10))
+    ended = bring("pytorch-imagenet", log, "--world-size", "4")
+    assert ended.value("step_seconds") == pytest.approx(1.64)
+    assert "the first step_seconds is 12.8, and the median of the others 0.4; --skip 1" in ended.err
+    skipped = bring("pytorch-imagenet", log, "--world-size", "4", "--skip", "1")
+    assert skipped.value("step_seconds") == pytest.approx(0.4)
+    assert "--skip" not in skipped.err
+
+
+BAR = "Epoch {}/3{}: 100%|##########| 98/98 [00:49<00:00, {:5.2f}it/s, loss=2.1]\n"
+
+
+def test_lines_that_differ_in_place_get_their_reason(bring: Import) -> None:
+    size = ("--world-size", "2")
+    log = "".join(BAR.format(i, "", rate) for i, rate in enumerate((1.96, 2.0, 2.01), 1))
+    ended = bring("pattern", log, *documented("tqdm"), *size)
+    assert ended.value("step_seconds") == pytest.approx(0.5026, abs=1e-4)
+    bare = ("--pattern", r"100%.*, +(?P<steps_per_s>[\d.]+)it/s", *size)
+    assert (
+        "lines without a place; let the pattern name it, by (?P<epoch>"
+        in bring("pattern", log, *bare).err
+    )
+    both = BAR.format(1, " train", 2) + BAR.format(1, " valid", 10)
+    said = bring("pattern", both, *documented("tqdm"), *size).err
+    assert "two bars or lines an epoch, such as training and validation" in said

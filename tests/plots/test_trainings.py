@@ -14,7 +14,7 @@ from plots.analyse.points import PointRow
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.analyse.trainings import dawnbench, olympic_mean
-from plots.imports.extras import dawnbench as imported
+from plots.imports import dawnbench as imported
 from plots.imports.observation import ImportOptions
 from plots.imports.text import decode
 from plots.report import answer, figures

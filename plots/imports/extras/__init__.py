@@ -1,1 +1,0 @@
-"""Formats of other tools' logs, one module each."""
