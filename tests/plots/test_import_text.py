@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import suppress
-
 import pytest
 
-from bench.config import UsageError
-from plots.imports import find
-from plots.imports.observation import ImportOptions
-from plots.imports.text import decode
 from tests.plots.importing import Import
 
 SPEED = "INFO:root:Epoch[0] Batch [{}]\tSpeed: {} samples/sec\taccuracy=0.5\n"
@@ -58,11 +51,6 @@ def test_a_tag_of_rank_zero_alone_tells_no_world_size(bring: Import) -> None:
     assert "use --world-size" in ended.err
 
 
-def test_backspaces_of_keras(bring: Import) -> None:
-    log = "Epoch 1/2\n 1/10 [=>...] - ETA: 3s" + 20 * "\b" + "\r10/10 [====] - 5s 500ms/step\n"
-    assert decode(log.encode()).lines[1].text == "10/10 [====] - 5s 500ms/step"
-
-
 @pytest.mark.parametrize("end", ["998.00", "998.", "9"])
 def test_a_number_that_ends_the_file_is_warned_of(bring: Import, end: str) -> None:
     ended = bring("mxnet", f"Epoch[0] Time cost={end}", "--world-size", "1")
@@ -92,15 +80,6 @@ def test_a_line_of_slurm_itself_takes_no_rank_from_the_others(bring: Import) -> 
     log = "srun: job 7 queued\n" + "".join(lines) + "slurmstepd: error: *** STEP 7.0 CANCELLED\n"
     ended = bring("mxnet", log)
     assert ended.value("epoch_seconds", world_size=2) == 6
-
-
-def test_a_line_of_digits_takes_no_time() -> None:
-    log = decode(b"7" * 40_000 + b"\n")
-    begun = time.process_time()
-    for name in ("horovod-and-ddp", "mxnet"):
-        with suppress(UsageError):
-            assert find(name).read(log, ImportOptions()).values.empty
-    assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize("number", ["3215,4", "3215,45", "0,3456"])

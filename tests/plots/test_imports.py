@@ -190,24 +190,6 @@ def test_a_file_that_holds_nothing_of_the_format_is_an_error(
     assert not (tmp_path / "out").exists()
 
 
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.from_regex(
-            r"[-+]?[0-9]{1,25}(\.[0-9]{0,25})?(e[-+]?[0-9]{1,3})?|nan|-?inf", fullmatch=True
-        ),
-        min_size=1,
-    )
-)
-def test_a_number_is_what_python_reads(texts: list[str]) -> None:
-    """To the last bit, however fast it is read."""
-    lines = [f"Epoch[0] Train-accuracy={text}\n" for text in texts]
-    found = values("mxnet", "".join(lines))
-    assert found["value"].tolist() == pytest.approx(
-        [float(t) for t in texts], rel=0, abs=0, nan_ok=True
-    )
-
-
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, text, _ in CASES])
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
@@ -323,15 +305,6 @@ def test_epochs_as_a_markdown_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     ]
 
 
-def test_each_rank_in_a_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paths = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
-    for rank, path in enumerate(paths):
-        path.write_text(LINE.format(rank, 1) + LINE.format(rank, 2))
-    options = ["--world-size", "2", "--out", str(tmp_path / "out")]
-    assert main(["import", "horovod-and-ddp", *map(str, paths), *options]) == 0
-    assert "2 ranks: images_per_s 2000 (n = 2; sum over ranks" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("name", "text", "options", "said"),
     [
@@ -424,14 +397,6 @@ def ancestor_log(path: Path, rates: Sequence[int], mark: str) -> Path:
         )
     path.write_text("".join(lines))
     return path
-
-
-def test_one_size_alone_has_its_page(tmp_path: Path) -> None:
-    log = ancestor_log(tmp_path / "ddp.log", [4000], " :")
-    words = ["import", "horovod-and-ddp", str(log), "--backend", "ddp", "--batch", "512"]
-    assert main([*words, "--out", str(tmp_path / "out")]) == 0
-    assert main(["published", str(tmp_path / "out")]) == 0
-    assert "4000" in (tmp_path / "out" / "published.md").read_text().replace(",", "")
 
 
 def test_the_direct_ancestors_efficiencies(tmp_path: Path) -> None:
