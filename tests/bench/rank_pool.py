@@ -13,17 +13,24 @@ import json
 import os
 import random
 import runpy
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _MPI = "mpi"  # a file beside the outputs once a rank has loaded it
 _ENDS_S = 20  # a launch that lost a rank has so long to end by itself
+_NUMBER = 16  # bytes of a rank's message, which is a number
+# once a rank has failed, the others are ended as by mpirun, which leaves them less time
+_ENDS = ((1.0, signal.SIGCONT), (0.0, signal.SIGTERM), (5.0, signal.SIGKILL))
 
 
 class Case(NamedTuple):
@@ -52,7 +59,7 @@ class Pool:
                 command, env=self._env, start_new_session=True, **streams
             )
             came = [server.accept()[0] for _ in range(ranks)]
-            self._ranks = sorted(came, key=lambda rank: int(rank.recv(16)))
+            self._ranks = sorted(came, key=lambda rank: int(rank.recv(_NUMBER)))
 
     @property
     def alive(self) -> bool:
@@ -70,7 +77,7 @@ class Pool:
             rank.sendall(json.dumps({**case._asdict(), **shared}).encode() + b"\n")
             rank.settimeout(timeout_s)
         try:
-            codes = [int(rank.recv(16) or self._lost()) for rank in self._ranks]
+            codes = self._codes(timeout_s)
         except (TimeoutError, ConnectionError) as error:
             told = "".join(output.read_text(errors="replace") for output in outputs)
             self.close()
@@ -80,6 +87,33 @@ class Pool:
         if code and (self._folder / _MPI).exists():
             self.close()  # ranks that left MPI without a farewell cannot start it again
         return subprocess.CompletedProcess(cases[0].words, code, stdout, stderr)
+
+    def _codes(self, timeout_s: float) -> list[int]:
+        """Wait for the exit status of every rank, in the order in which they end.
+
+        Raises:
+            TimeoutError: not all of them ended in time.
+
+        """
+        forks = {rank: int(rank.recv(_NUMBER) or 0) for rank in self._ranks}
+        codes: list[int] = []
+        limit = due = time.monotonic() + timeout_s
+        ends = iter(_ENDS)
+        number = None  # the signal that is due
+        while forks:
+            for rank in select.select([*forks], [], [], max(0, due - time.monotonic()))[0]:
+                codes.append(int(rank.recv(_NUMBER) or self._lost()))
+                del forks[rank]
+            if (now := time.monotonic()) >= limit:
+                raise TimeoutError
+            if late := now >= due and number is not None:
+                for fork in filter(None, forks.values()):
+                    with suppress(ProcessLookupError):
+                        os.kill(fork, number)
+            if late or (number is None and any(codes)):
+                after_s, number = next(ends, (timeout_s, signal.SIGKILL))
+                due = min(limit, now + after_s)
+        return codes
 
     def _lost(self) -> int:
         """The launch's own exit status, after a rank has hung up."""
@@ -145,6 +179,7 @@ def _serve(where: str) -> None:
                 if (fork := os.fork()) == 0:
                     server.detach()
                     return _become(json.loads(line))
+                server.sendall(f"{fork:<{_NUMBER}}".encode())
                 code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
                 server.sendall(f"{code if code >= 0 else 128 - code}".encode())
     return None

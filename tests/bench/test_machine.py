@@ -54,7 +54,7 @@ def test_a_bogus_interface_is_one_line_and_no_abort(backend: str, name: str) -> 
     argv = ["--backend", backend, "--transport", "gloo", "--world-size", "2"]
     done = bench(2, *argv, "--batch-per-rank", "4", extra={name: "nosuch0"})
     assert done.returncode == 2, done.stderr
-    line = next(line for line in done.stderr.splitlines() if line.startswith("error: "))
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert f"{name}='nosuch0' names no interface of this host" in line
     assert "Traceback" not in done.stderr
 
