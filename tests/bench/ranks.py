@@ -72,14 +72,16 @@ def _optional(command: str, package: str) -> str:
 def run(
     command: Sequence[str], extra: Mapping[str, str] | None = None, timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:
-    """Run to the end; a hang fails the test with what was printed so far.
-
-    Without the warning of other work on the machine: tests run beside one another.
-    """
+    """Run to the end; a hang fails the test with what was printed so far."""
     streams: dict[str, Any] = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True}
     done = subprocess.run(
         command, cwd=ROOT, env=environment(extra), timeout=timeout_s, check=False, **streams
     )
+    return _alone(done)
+
+
+def _alone(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """Drop the warning of other work on the machine: tests run beside one another."""
     done.stderr = re.sub(r"(?m)^warning: other processes take .*\n", "", done.stderr)
     return done
 
@@ -97,7 +99,7 @@ def each(
     """The same with a case of its own for each rank."""
     ranks = len(cases)
     launch = [sys.executable] if ranks == 1 else mpirun(ranks)
-    return rank_pool.pool(launch, ranks, environment()).run(cases, timeout_s)
+    return _alone(rank_pool.pool(launch, ranks, environment()).run(cases, timeout_s))
 
 
 def bench(
