@@ -25,14 +25,6 @@ def test_a_pair_of_two_jobs_is_no_pair_though_block_and_nodes_agree(tmp_path: Pa
     assert found.reason == "not in one allocation: job 7 against job 8"
 
 
-def test_a_requeued_job_is_another_allocation(tmp_path: Path) -> None:
-    logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
-    logs.in_job(tmp_path, logs.Job("7", 0, NODES, restart=1), HOROVOD)
-    assert [n.reason for n in analysed(tmp_path).not_compared if n.pair.startswith("ddp/mpi")] == [
-        "not in one allocation: job 7 against job 7, restart 1"
-    ]
-
-
 def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> None:
     """Job 7 had block 0, job 8 half of block 1, job 9 the whole; DDP's log of job 8 stayed."""
     logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP | HOROVOD)
@@ -42,21 +34,6 @@ def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> Non
     assert [c.paired.n for c in a.comparisons] == [2]
     assert not [n for n in a.not_compared if n.pair.startswith("ddp/mpi")]
     assert a.blocks == 2
-
-
-def test_a_baseline_of_other_jobs_is_compared_unpaired(tmp_path: Path) -> None:
-    for block in range(3):
-        logs.in_job(
-            tmp_path, logs.Job(f"{block}1", block, {"r1": 1.0}), {"single": (1, 1.0 + 0.1 * block)}
-        )
-        logs.in_job(tmp_path, logs.Job(f"{block}2", block, NODES), DDP)
-    (found,) = analysed(tmp_path).efficiency
-    assert (found.paired, found.efficiency.n) == (False, 3)
-    # unpaired, the baseline's spread over its jobs is in the interval; paired it would have been
-    # the same here
-    assert found.efficiency.low is not None
-    assert found.efficiency.high is not None
-    assert found.efficiency.low < 1 / 1.1 < found.efficiency.high
 
 
 def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None:
@@ -81,16 +58,6 @@ def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None
     assert [s.flags for s in analysed(tmp_path).efficiency] == [
         ("Welch's interval: 5 shared blocks",)
     ]
-
-
-def test_a_point_whose_blocks_are_all_shared_is_paired_though_the_baseline_has_more(
-    tmp_path: Path,
-) -> None:
-    logs.in_job(tmp_path, logs.Job("1", 0, NODES), {"single": (1, 1.0)} | DDP)
-    for block in range(1, 4):
-        logs.in_job(tmp_path, logs.Job(f"{block}1", block, NODES), {"single": (1, 1.0)})
-    (found,) = analysed(tmp_path).efficiency
-    assert (found.paired, found.efficiency.n) == (True, 1)
 
 
 def test_a_baseline_of_the_same_job_is_paired_and_other_blocks_are_named(tmp_path: Path) -> None:

@@ -24,16 +24,6 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 ROOT = Path(__file__).parents[2]
 
 
-def many(folder: Path) -> Path:
-    """26 comparisons at one block; half have a second."""
-    for p in (1, 2, 4, 8, 16, 32, 64):
-        for batch in (16, 32, 64, 128):
-            for cell, slower in (("ddp/mpi", 1.0), ("horovod/mpi", 1.05)):
-                path = folder / "runs" / f"{cell[0]}-{p}-{batch}.jsonl"
-                logs.write(path, logs.config(cell, p, batch), 0.1 * slower)
-    return folder
-
-
 def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = logs.study(tmp_path / "test", blocks=6)
     logs.study_toml(folder, blocks=6)
@@ -59,43 +49,6 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     assert lines[4] == f"{folder / 'report.md'} and 19 other files"
 
 
-def test_many_comparisons_are_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failed = {"status": "failed: loss is nan"}
-    logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1, end=failed)
-    assert main(["report", str(many(tmp_path))]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5
-    assert lines[0] == (
-        "Not settled: DDP is ahead by 5.0 % in 1 launch on 64 ranks over MPI on this machine, "
-        "and a verdict needs 6."
-    )
-    assert lines[1] == "Horovod against DDP: Not settled at all 28 points; margin 2 %."
-    assert lines[2].startswith("Primary: 64 ranks, ")
-    assert "In doubt: 1 attempt without a number" in lines[3]
-    text = logs.page(tmp_path)
-    head = text.split("## Answer\n\n")[1].splitlines()
-    assert head[0].replace("*", "") == f"- {lines[1]}"
-    assert head[4].startswith("- The other 25 comparisons: see [Horovod against DDP](#horovod-")
-    assert "at 1 points" not in text
-
-
-def test_below_six_blocks_tables_hold_the_blocks(tmp_path: Path) -> None:
-    for block, factor in enumerate((1.0, 4.0)):
-        for cell, seconds in (("ddp/mpi", 0.1 * factor), ("horovod/mpi", 0.1)):
-            path = tmp_path / "runs" / f"{cell[0]}{block}.jsonl"
-            logs.write(path, logs.config(cell, 2, block=block), seconds)
-    assert main(["report", str(tmp_path)]) == 0
-    text = logs.page(tmp_path)
-    assert "2.000 (n=2: 1.000, 4.000)" in text
-    assert "160.0 (n=2: 320.0, 80.0)" in text
-    (c,) = json.loads((tmp_path / "summary.json").read_text())["comparisons"]
-    assert c["interval"][1] > 10_000  # unrounded, and of no use on a page
-    assert f"{c['interval'][1]:.3f}" not in text
-    assert f"{100 * c['half_width_ratio']:,.1f} %" not in text
-
-
 def test_a_folder_that_is_no_study_is_not_littered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,44 +61,6 @@ def test_a_folder_that_is_no_study_is_not_littered(
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "report.md").exists()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "[]",
-            "3",
-            "{}",
-            '{"figures": 3}',
-            '{"figures": [[]]}',
-            '{"figures": ["../../mine"]}',
-            '{"figures": ["\\u0000"]}',
-        ),
-        *("[" * 100_000, '{"figures": ' * 50_000, '{"figures": ["' + "x" * 5000 + '"]}', "\udcff"),
-    ],
-    ids=range(11),
-)
-def test_an_odd_summary_of_an_earlier_report_is_ignored(tmp_path: Path, text: str) -> None:
-    folder = tmp_path / "a" / "test"
-    logs.write(folder / "runs" / "a.jsonl", logs.config("single"), 0.1)
-    (tmp_path / "mine.svg").write_text("mine")
-    (folder / "summary.json").write_bytes(text.encode(errors="surrogateescape"))
-    assert main(["report", str(folder)]) == 0
-    assert json.loads((folder / "summary.json").read_text())["figures"] == []
-    assert (tmp_path / "mine.svg").exists()
-
-
-def test_runs_of_another_study_are_named(tmp_path: Path) -> None:
-    folder = logs.study(tmp_path, blocks=1)
-    assert main(["report", str(folder)]) == 0
-    assert "several studies" not in logs.page(folder)
-    for name, study in (("x", "other"), ("y", None)):
-        run = logs.config("single", study=study, model="resnet18")
-        logs.write(folder / "runs" / f"{name}.jsonl", run, 0.1)
-    assert main(["report", str(folder)]) == 0
-    note = "**Note:** The runs are of several studies: test (10), other (1), none (1)."
-    assert note in logs.page(folder)
 
 
 WITHOUT = """
@@ -224,15 +139,6 @@ def _opened(pipe: Path, reader: subprocess.Popen[str]) -> int:
         except OSError:  # nobody does yet
             time.sleep(0.05)
     raise AssertionError(f"nobody read {pipe}: {reader.communicate()}")
-
-
-def test_an_answer_that_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
-    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
-    with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "plots", "report", str(tmp_path)]
-        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "error: standard output: No space left on device\n"
 
 
 @pytest.mark.parametrize("words", ["slurm --help", "slurm status smoke"])

@@ -18,7 +18,6 @@ from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from tests.plots import logs
 from tests.plots.test_gaps import PLAN
-from tests.plots.test_variants import BUCKETS, keep, study_of
 
 ROOT = Path(__file__).parents[2]
 SLOW = {"single": 1.0, "ddp/mpi": 1.2, "horovod/mpi": 1.2}
@@ -62,13 +61,6 @@ def test_changes_are_of_each_point(studies: tuple[Path, Path]) -> None:
         assert change.ratio.low < change.ratio.value < change.ratio.high
 
 
-def test_another_machine_is_named(studies: tuple[Path, Path]) -> None:
-    for path in (studies[1] / "runs").iterdir():
-        logs.edit(path, "Test CPU @ 2 GHz", "Another CPU")
-    names = dict(across.differences([analyse(load(folder)) for folder in studies]))
-    assert names["cpu"] == ["Test CPU @ 2 GHz", "Another CPU"]
-
-
 @pytest.mark.parametrize("name", ["OMPI_MCA_btl", "ONEDNN_MAX_CPU_ISA"])
 def test_another_environment_is_named(
     studies: tuple[Path, Path], name: str, capsys: pytest.CaptureFixture[str]
@@ -78,25 +70,6 @@ def test_another_environment_is_named(
     assert main(["compare", *map(str, studies)]) == 0
     text = capsys.readouterr().out
     assert f"| env.{name} | - | x |" in text
-
-
-def test_any_two_cells_of_one_study(
-    studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = str(studies[0])
-    assert main(["compare", folder, "--cells", "horovod/mpi", "ddp/mpi"]) == 0
-    said = capsys.readouterr().out
-    assert "ddp/mpi over horovod/mpi" in said
-    assert "A description" in said
-    assert main(["compare", folder, "--cells", "single", "nobody/mpi"]) == 2
-    assert "has no cell 'nobody/mpi'; it has " in capsys.readouterr().err
-
-
-def test_one_study_alone_is_refused(
-    studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", str(studies[0])]) == 2
-    assert "name two, or --cells" in capsys.readouterr().err
 
 
 def test_other_work_is_no_change(
@@ -185,19 +158,6 @@ def test_an_interval_around_the_limit_or_none_is_not_settled(
     assert "no interval from fewer than 6 launches" in error
 
 
-def test_the_blocks_of_both_sides_stand_beside_their_ratio(
-    studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A study that lost a third of its runs must not look whole."""
-    for path in (studies[1] / "runs").glob("[01]-*horovod*"):
-        path.unlink()
-    assert main(["compare", *map(str, studies)]) == 0
-    heading = capsys.readouterr().out.split("## Images/s of ")[1]
-    rows = [line for line in heading.splitlines() if line.startswith("| horovod/mpi")]
-    assert len(rows) == 3
-    assert all(row.endswith("| 6, 4 |") for row in rows)
-
-
 def test_what_is_surely_slower_outweighs_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,32 +167,6 @@ def test_what_is_surely_slower_outweighs_what_is_missing(
     assert code == 1
     assert said["verdict"] == "slower"
     assert states(said) == {"slower": 3, "holds": 2, "missing": 3}
-
-
-def test_no_common_point_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cells = {"ddp/mpi": 1.0}, {"horovod/mpi": 1.0}
-    folders = [logs.study(tmp_path / str(i), cells=one, seed=i) for i, one in enumerate(cells)]
-    code, said, _ = check(capsys, *map(str, folders))
-    assert code == 3
-    assert states(said) == {"missing": 3, "new": 3}
-
-
-def test_a_variant_that_is_lost_hides_no_point_of_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without the other precision no run of the later study differs, so no name tells it."""
-    folders = [tmp_path / name for name in ("before", "after")]
-    for seed, folder in enumerate(folders):
-        noise = np.random.default_rng(seed)
-        for block in range(6):
-            for precision in ("float32", "bf16")[: 2 - seed]:
-                run = logs.config("ddp/mpi", 2, 16, block, precision=precision)
-                path = folder / "runs" / f"{block}-{precision}.jsonl"
-                logs.write(path, run, 0.1 * float(np.exp(noise.normal(0, 0.002))))
-    code, said, error = check(capsys, *map(str, folders), below="0.9")
-    assert code == 3
-    assert states(said) == {"holds": 1, "missing": 1}
-    assert "precision=bf16: not in the later study" in error
 
 
 def bucketed(folder: Path, seconds: dict[str, float], seed: int) -> Path:
@@ -275,38 +209,6 @@ def test_every_point_of_variants_of_any_field_is_compared(
     again = bucketed(tmp_path / "again", {"large": 0.2}, seed=4)
     assert main(["compare", str(lacking), str(again), "--fail-below", "0.9"]) == 3
     assert f"missing: ddp/mpi, {small}: planned" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [("x.json", "{\n"), ("x.md", "# "), ("x.html", "<!doctype html>")],
-)
-def test_the_ending_names_the_form(
-    studies: tuple[Path, Path], tmp_path: Path, name: str, head: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    words = ["compare", *map(str, studies), "--out", str(tmp_path / name)]
-    assert main(words) == 0
-    assert capsys.readouterr().out == f"{tmp_path / name}\n"
-    assert (tmp_path / name).read_text().startswith(head)
-    if name == "x.json":
-        assert len(json.loads((tmp_path / name).read_text())["points"]) == 8
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("x.txt", "are written as .md, .json, .html; name one"),
-        ("nowhere/x.md", "there is no folder"),
-    ],
-)
-def test_another_form_and_a_folder_that_is_not_there_are_refused(
-    studies: tuple[Path, Path], tmp_path: Path, name: str, said: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    assert main(["compare", *map(str, studies), "--out", str(tmp_path / name)]) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / name).exists()
 
 
 def test_the_same_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -352,50 +254,3 @@ def test_two_precisions_and_two_settings_of_one_cell(
     ):
         assert main(["compare", str(tmp_path), "--cells", *words]) == 2
         assert said in capsys.readouterr().err
-
-
-def test_variants_of_a_knob_stay_apart_between_two_studies(tmp_path: Path) -> None:
-    """Their points keep what tells them apart, whichever field that is."""
-    analyses = []
-    for name in ("before", "after"):
-        folder = tmp_path / name
-        folder.mkdir()
-        keep(folder, study_of("bucket_mib", BUCKETS[0]))
-        for block in range(2):
-            for variant, bucket_mib, seconds in (("a", 0.125, 0.2), ("b", 0.25, 0.1)):
-                fields: dict[str, Any] = {"variant": variant, "bucket_mib": bucket_mib}
-                run = logs.config("handwritten/mpi", 2, block=block, seed=block, **fields)
-                logs.write(folder / f"{block}-{variant}.jsonl", run, seconds)
-        analyses.append(analyse(load(folder)))
-    for a in across.aligned(analyses):
-        of_points = a.table.blocks.items()
-        names = [(*p.words, [m.step_seconds for m in b.values()]) for p, b in of_points]
-        assert names == [
-            ("bucket_mib=0.125", [pytest.approx(0.2)] * 2),
-            ("bucket_mib=0.25", [pytest.approx(0.1)] * 2),
-        ]
-
-
-def test_a_field_of_one_side_alone_and_blocks_that_differ_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One process alone exchanges nothing; two blocks have their sides in two jobs each."""
-    for block, compression in itertools.product(range(3), ("none", "fp16")):
-        run = logs.config("horovod/mpi", 1, 16, block, compression=compression)
-        place = logs.host(1, job={"SLURM_JOB_ID": str(block)})
-        logs.write(tmp_path / f"{block}-{compression}.jsonl", run, 0.2, provenance=place)
-    for block in range(3):
-        place = logs.host(1, job={"SLURM_JOB_ID": "0" if block == 0 else "9"})
-        run = logs.config("single", 1, 16, block)
-        logs.write(tmp_path / f"{block}-single.jsonl", run, 0.1, provenance=place)
-    words = ["compare", str(tmp_path), "--cells"]
-    assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 0
-    said = capsys.readouterr().out
-    assert "| compression=fp16 over absent |" in said
-    assert said.count("not in one allocation: job 9 against job ") == 2
-    assert main([*words, "horovod/mpi,compression=fp16", "single"]) == 0
-    assert "| compression=absent over fp16 |" in capsys.readouterr().out
-    for path in tmp_path.glob("*-fp16.jsonl"):
-        logs.edit(path, '"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "2"')
-    assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 2
-    assert "env.OMP_NUM_THREADS: 1, 2" in capsys.readouterr().err

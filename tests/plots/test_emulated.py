@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-import plots
 from bench.record.proof import EMULATED
 from plots.__main__ import main
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from plots.report import figures
-from plots.report.axes import PRESETS
 from tests.plots import logs
 
 A, B = "a" * 64, "b" * 64
@@ -153,75 +150,3 @@ def test_every_table_says_of_each_row_whether_compute_slept(
     assert len(found) >= 6
     for rows in found:
         assert {row["emulated"] for row in rows} == {slept}, rows[0]
-
-
-@pytest.mark.parametrize("slept", [True, False])
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_figure_says_so_in_every_preset(
-    both: dict[bool, Path], preset: str, slept: bool
-) -> None:
-    a = analyse(load(both[slept]))
-    titled = replace(PRESETS[preset], title="Mine")
-    drawn = figures.draw(a, PRESETS[preset]) | figures.draw(a, titled, "ratio")
-    for name, figure in drawn.items():
-        words = [text.get_text() for text in figure.texts]
-        assert any(word.startswith("Emulated") for word in words) == slept, (name, words)
-
-
-@pytest.mark.parametrize("slept", [True, False])
-@pytest.mark.parametrize("form", ["extra-p", "latex"])
-def test_every_export_says_so(
-    both: dict[bool, Path], form: str, slept: bool, tmp_path: Path
-) -> None:
-    path = tmp_path / "out.txt"
-    assert main(["export", form, str(both[slept]), "-o", str(path)]) == 0
-    lines = path.read_text().splitlines()
-    of_numbers = {"extra-p": "REGION", "latex": "mpi &"}[form]
-    told = [line for line in lines if line.startswith(of_numbers)]
-    assert told
-    assert {"emulated" in line for line in told} == {slept}
-    if form == "latex":
-        assert ("caption{Emulated: " in path.read_text()) == slept
-
-
-@pytest.mark.parametrize("slept", [True, False])
-def test_a_comparison_of_studies_says_so(
-    both: dict[bool, Path], slept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = emulated(tmp_path / "2") if slept else logs.study(tmp_path / "2", seed=2)
-    for words in (
-        [str(both[slept]), str(folder)],
-        [str(folder), "--cells", "ddp/mpi", "horovod/mpi"],
-    ):
-        assert main(["compare", *words]) == 0
-        text = capsys.readouterr().out
-        assert ("(emulated)" in text) == slept
-        assert main(["compare", *words, "--json"]) == 0
-        rows = tables_of(json.loads(capsys.readouterr().out))
-        assert {row["emulated"] for found in rows for row in found} == {slept}
-
-
-@pytest.mark.parametrize("slept", [True, False])
-def test_ours_among_published_numbers_say_so(
-    both: dict[bool, Path], slept: bool, tmp_path: Path
-) -> None:
-    table = "source,backend,world_size,quantity,value,reducer\nx,single,1,images_per_s,3.0,one\n"
-    (tmp_path / "theirs.csv").write_text(table)
-    assert main(["published", str(tmp_path), "--study", str(both[slept])]) == 0
-    lines = (tmp_path / "published.md").read_text().splitlines()
-    ours = [line for line in lines if "n = 6 launches" in line or ". ours: " in line]
-    assert len(ours) > 2
-    assert {"emulated, " in line for line in ours} == {slept}
-    assert ("emulated" in (tmp_path / "published.svg").read_text()) == slept
-
-
-def test_a_notebook_knows_what_and_where(both: dict[bool, Path]) -> None:
-    slept, real = (plots.load_runs(both[kind]) for kind in (True, False))
-    assert set(slept["timeline"]) == {"k80.json aaaaaaaaaaaa"}
-    assert set(real["timeline"]) == {""}
-    assert set(real["model"]) == {"resnet50"}
-    assert set(real["dataset"]) == {"synthetic"}
-    assert set(real["precision"]) == {"float32"}
-    assert set(real["cpu"]) == {"Test CPU @ 2 GHz"}
-    assert set(real["gpu"]) == {""}
-    assert real["started"].str.fullmatch(r"2026-11-\d\dT10:\d\d:00Z").all()

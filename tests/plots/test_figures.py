@@ -1,25 +1,18 @@
 """Figures show what the analysis says: looked at as Figure objects, not as files."""
 
 import itertools
-import math
-import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation
 
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.report import figures
-from plots.report.axes import look, ratio_ticks
 from tests.plots import logs
 
 DRAWS_PNG = True
@@ -131,111 +124,7 @@ FOUR = ("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo")
 Place = tuple[float, float]
 
 
-def equal_cells(folder: Path, cells: tuple[str, ...], blocks: int) -> Analysis:
-    """Weak, strong and batch curves; in every block all cells are as fast, bit for bit."""
-    points = [("weak", p, 16) for p in RANKS] + [("strong", p, 1024 // p) for p in RANKS]
-    points += [("batch", 2, batch) for batch in RANKS]
-    for block in range(blocks):
-        for cell in ("single", *cells):
-            for curve, p, batch in points:
-                if cell == "single" and p > 1:
-                    continue
-                short: dict[str, Any] = {"windows": 1, "steps_per_window": 1, "seed": block}
-                run = logs.config(cell, p, batch, block, curves=(curve,), **short)
-                name = f"{block}-{curve}-{cell.replace('/', '-')}-{p}-{batch}.jsonl"
-                seconds = 0.1 * batch / 16 * (1 + 0.02 * math.log2(p)) * (1 + 0.07 * block)
-                logs.write(folder / name, run, seconds)
-    return analyse(load(folder))
-
-
-def places(ax: Axes) -> dict[str, list[list[Place]]]:
-    """Where everything of each cell is drawn, by colour, in pixels."""
-    found: dict[str, list[list[Place]]] = {}
-    for line in ax.get_lines():
-        at = line.get_transform().transform(np.column_stack([xs(line), ys(line)]))
-        found.setdefault(to_hex(line.get_color()), []).append([(float(x), float(y)) for x, y in at])
-    for bar in ax.collections:
-        if isinstance(bar, PathCollection) and bar.get_alpha() == 0:
-            continue  # unseen, for a pointer
-        assert isinstance(bar, LineCollection)
-        ends = [bar.get_transform().transform(segment) for segment in bar.get_segments()]
-        own = found.setdefault(to_hex(tuple(np.ravel(bar.get_color()))), [])
-        own += [[(float(x), float(y)) for x, y in end] for end in ends]
-    return {colour: sorted(marks) for colour, marks in found.items()}
-
-
-@pytest.mark.parametrize("blocks", [2, 6], ids=["dots", "bars"])
-@pytest.mark.parametrize("cells", [FOUR[:2], FOUR], ids=["two", "four"])
-def test_equal_cells_stand_at_the_same_place(
-    tmp_path: Path, cells: tuple[str, ...], blocks: int
-) -> None:
-    """A shift sideways beside a slope of one reads as a difference in speed."""
-    drawn = figures.draw(equal_cells(tmp_path, cells, blocks))
-    apart = ("ratio", "steps")
-    drawn = {name: f for name, f in drawn.items() if not name.startswith(apart)}
-    kinds = ["weak-throughput", "strong-throughput", "batch-throughput"]
-    kinds += ["weak-efficiency", "strong-speedup"]
-    assert [f"{name.split('-')[0]}-{name.split('-')[-1]}" for name in drawn] == kinds
-    for name, figure in drawn.items():
-        for ax in figure.axes:
-            found = places(ax)
-            marks = [found[to_hex(look(cell, cells)["color"])] for cell in cells]
-            assert all(one == marks[0] for one in marks), name
-            # a line, and bars or dots
-            assert len(marks[0]) >= 1 + len(RANKS) - (ax is figure.axes[-1]), name
-            for at in itertools.chain(*found.get("#000000", [])):  # `single`
-                assert any(at in mark for mark in marks[0]), name
-            for line in ax.get_lines():
-                assert set(xs(line)) <= {*RANKS} or to_hex(line.get_color()) == "#666666", name
-            assert ax.get_xscale() == "log"
-
-
 MANY = (*FOUR, "ddp/nccl", "horovod/nccl", "single")
-
-
-def test_marks_that_coincide_can_all_be_seen() -> None:
-    """What is drawn first is larger, and open where another's filled marker may lie in it."""
-    looks = [look(cell, MANY) for cell in MANY]
-    for key in ("color", "marker", "markersize", "capsize", "linewidth", "zorder"):
-        assert len({one[key] for one in looks}) == len(looks), key
-    by_size = sorted(looks, key=lambda one: one["markersize"])
-    assert by_size == sorted(looks, key=lambda one: -one["zorder"])
-    assert min(np.diff([one["markersize"] for one in by_size])) >= 1
-    for cell in MANY:
-        assert (look(cell, MANY)["markerfacecolor"] == "none") == cell.startswith("ddp")
-
-
-def test_half_and_double_are_equally_far_from_one(tmp_path: Path) -> None:
-    for world_size, slower in ((1, 2.0), (2, 0.5)):
-        for cell, factor in (("ddp/mpi", 1.0), ("horovod/mpi", slower)):
-            path = tmp_path / f"{cell[0]}{world_size}.jsonl"
-            logs.write(path, logs.config(cell, world_size), 0.1 * factor)
-    (ax,) = figures.draw(analyse(load(tmp_path)))["ratio"].axes
-    half, one, double = (ax.transData.transform((x, 0))[0] for x in (0.5, 1, 2))
-    assert one - half == pytest.approx(double - one)
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.5", "0.7", "1", "1.5", "2"]
-
-
-def test_marks_of_a_ratio_axis() -> None:
-    assert ratio_ticks(0.78, 1.03) == [0.8, 0.85, 0.9, 0.95, 1.0]
-    assert ratio_ticks(0.97, 1.03) == [0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03]
-    assert ratio_ticks(0.2, 5) == [0.25, 0.5, 1, 2, 4]
-    assert all(1 in ratio_ticks(1 / x, x) for x in np.linspace(1.02, 30, 50))
-    assert ratio_ticks(0.93, 1.07, most=2) == [0.95, 1.0], "one mark gives no scale"
-    assert all(len(ratio_ticks(1 / x, x, most=2)) > 1 for x in np.linspace(1.02, 1.7, 50))
-
-
-def test_no_marker_is_cut_by_the_frame(drawn: dict[str, Figure]) -> None:
-    for name, figure in drawn.items():
-        for ax in figure.axes:
-            box = ax.get_window_extent()
-            for container in bars(ax).values():
-                line = container.lines[0]
-                at = line.get_transform().transform(np.column_stack([xs(line), ys(line)]))
-                inside = box.padded(-line.get_markersize() / 2)
-                whole = [inside.contains(x, y) for x, y in at]
-                assert all(whole) or not line.get_clip_on(), name
-                assert all(box.contains(x, y) for x, y in at), name
 
 
 def test_efficiency_shows_both_baselines_side_by_side(
@@ -250,26 +139,6 @@ def test_efficiency_shows_both_baselines_side_by_side(
     base = f"{weak[0].baseline_images_per_s.value:.1f} images/s"
     said = f"Common baseline: single, 1 rank, 16 images per step: {base}"
     assert said in drawn["weak-efficiency"].get_supxlabel()
-
-
-def test_speedup_has_an_ideal_of_p(drawn: dict[str, Figure]) -> None:
-    for ax in drawn["strong-speedup"].axes:
-        (ideal,) = [line for line in ax.get_lines() if line.get_label() == "ideal"]
-        assert ys(ideal) == [1, 2]
-
-
-def test_ratio_marks_one_and_the_margin(analysis: Analysis, drawn: dict[str, Figure]) -> None:
-    (ax,) = drawn["ratio"].axes
-    (band,) = ax.patches
-    edges = band.get_extents().transformed(ax.transData.inverted())
-    assert (edges.x0, edges.x1) == (pytest.approx(1 / 1.03), pytest.approx(1.03))
-    assert any(xs(line) == [1, 1] for line in ax.get_lines())
-    assert len(ax.containers) == len(analysis.comparisons) == 3
-    notes = [t.get_text() for t in ax.texts if isinstance(t, Annotation)]
-    for c in analysis.comparisons:
-        (note,) = [t for t in notes if t.startswith(f"{c.paired.ratio:.3f} [")]
-        assert "n = 6\nDDP faster" in note
-    assert "Horovod against DDP: DDP faster at all 3 points" in words(drawn["ratio"])
 
 
 def test_every_figure_says_machine_n_and_conditions(drawn: dict[str, Figure]) -> None:
@@ -306,26 +175,6 @@ def test_one_block_draws_points_without_bars(tmp_path: Path) -> None:
     (ax,) = drawn["weak-throughput"].axes
     assert all(len(c.lines[2]) == 0 for c in bars(ax).values())
     assert "n = 1: one launch, no interval" in drawn["ratio"].get_supxlabel()
-
-
-def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Path) -> None:
-    for settings in ("shipped", "matched"):
-        for cell in ("single", "ddp/mpi", "ddp/gloo", "horovod/gloo"):
-            for p in (1,) if cell == "single" else (1, 2, 4, 8, 16):
-                run = logs.config(cell, p, 8, settings=settings)
-                name = f"{settings}-{cell.replace('/', '-')}-{p}.jsonl"
-                logs.write(tmp_path / name, run, 0.1 + 0.01 * p)
-    drawn = figures.draw(analyse(load(tmp_path)))
-    kinds = "settings-matched", "settings-shipped"
-    names = [f"weak-{kind}-{of}" for of in ("throughput", "efficiency") for kind in kinds]
-    steps = [f"steps-{kind}" for kind in kinds]
-    by_size = [f"ratio-by-size-{kind}" for kind in kinds[::-1]]  # the primary comparison's first
-    assert list(drawn) == [*by_size, "ratio", *names, *steps]
-    (ax,) = drawn["weak-settings-shipped-throughput"].axes
-    assert ax.get_yscale() == "log"
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "4", "8", "16"]
-    assert list(ax.get_xticks()) == [1, 2, 4, 8, 16]
-    assert list(bars(ax)) == ["single", "ddp/mpi", "ddp/gloo", "horovod/gloo"]
 
 
 def test_the_first_row_is_the_primary_comparison(tmp_path: Path) -> None:
@@ -372,16 +221,6 @@ def test_batch_sweep(tmp_path: Path) -> None:
     assert [t.get_text() for t in ax.get_xticklabels()] == ["4", "8", "32"]
 
 
-def test_drawing_again_gives_the_same_bytes(analysis: Analysis, tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        figures.save(figures.draw(analysis), tmp_path / folder)
-    first = {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()}
-    assert first == {p.name: p.read_bytes() for p in (tmp_path / "b").iterdir()}
-    assert {p.suffix for p in (tmp_path / "a").iterdir()} == {".svg", ".png"}
-    assert all(len(data) > 5000 for name, data in first.items() if name.endswith(".png"))
-    assert b"<dc:date>" not in first["ratio.svg"]
-
-
 def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> None:
     """Of two blocks of different speed: t intervals would span orders of magnitude."""
     for block, factor in enumerate((1.0, 2.0)):
@@ -408,47 +247,3 @@ def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> N
     blocks = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
     assert blocks == [pytest.approx([1, 2])] * 2
     assert any(t.get_text().startswith("1.414 (n = 2)\nNot settled") for t in ax.texts)
-
-
-def test_an_arrow_where_the_frame_cuts_an_interval(tmp_path: Path) -> None:
-    for block in range(6):
-        for cell in ("ddp/mpi", "horovod/mpi"):
-            for p in (1, 2):
-                wild = 200.0 if (p, block, cell) == (2, 0, "horovod/mpi") else 1.0
-                run = logs.config(cell, p, block=block)
-                logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", run, 0.1 * wild)
-    drawn = figures.draw(analyse(load(tmp_path)))
-    (ax,) = drawn["ratio"].axes
-    arrows = [
-        (line.get_marker(), xs(line)) for line in ax.get_lines() if line.get_marker() in (4, 5)
-    ]
-    assert arrows == [(5, [ax.get_xlim()[1]])]
-    (ax,) = drawn["weak-throughput"].axes
-    (up,) = [line for line in ax.get_lines() if line.get_marker() == 6]
-    assert (xs(up), ys(up)) == ([2], [ax.get_ylim()[1]])
-    note = "Arrows: the interval goes on; the tables have its end."
-    for name in ("ratio", "weak-throughput"):
-        assert note in drawn[name].get_supxlabel()
-
-
-def test_titles_have_numbers_for_people_and_their_intervals(drawn: dict[str, Figure]) -> None:
-    for name in ("weak-throughput", "weak-efficiency", "strong-speedup"):
-        title = drawn[name].texts[0].get_text()
-        assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", title)) == 2, title
-    for figure in drawn.values():
-        legends = [found for ax in figure.axes if (found := ax.get_legend())]
-        legend = [t.get_text() for found in legends for t in found.get_texts()]
-        for text in [words(figure), figure.get_supxlabel(), *legend]:
-            assert not re.search(r"\de[+-]\d", text)
-
-
-def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
-    """Dollars are no mathematics, and the longest name of a log leaves the page readable."""
-    for p in (1, 2):
-        ranks = [{"rank": r, "hostname": "n", "cpu": "$\\bad$ \x07"} for r in range(p)]
-        run = logs.config("ddp/mpi", p, dataset="x.y:" + "z" * 4000)
-        logs.write(tmp_path / f"{p}.jsonl", run, 0.1, provenance=logs.host(p, ranks=ranks))
-    drawn = figures.draw(analyse(load(tmp_path)))
-    figures.save(drawn, tmp_path)
-    assert "$\\bad$ ?" in drawn["weak-throughput"].get_supxlabel()
-    assert max(len(line) for figure in drawn.values() for line in words(figure).splitlines()) < 300

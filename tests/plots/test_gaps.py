@@ -74,47 +74,6 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     assert {gap["missing"] for gap in gaps} == {"all"}
 
 
-def test_a_run_by_hand_of_other_work_makes_no_gap(tmp_path: Path) -> None:
-    """Every point then names the field in which it differs, and the plan does not."""
-    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1})
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', ""))
-    before = analyse(load(tmp_path))
-    logs.write(tmp_path / "runs" / "hand.jsonl", logs.config("single", model="resnet101"), 0.1)
-    a = analyse(load(tmp_path))
-    assert {name for p in a.table.blocks for name, _ in p.variant} == {"model"}
-    assert a.gaps == before.gaps
-    assert [c.name for c in checks(a)] == [c.name for c in checks(before)]
-
-
-def test_the_report_lists_gaps(tmp_path: Path) -> None:
-    partial(tmp_path)
-    for path in (tmp_path / "runs").glob("*-horovod-mpi-1.jsonl"):
-        path.unlink()
-    assert main(["report", str(tmp_path)]) == 0
-    text = logs.page(tmp_path)
-    assert "- *4 gaps*: 4 of 10 planned points lack a planned launch: see Gaps." in text
-    weak = [gap for gap in logs.rows(text, "Gaps") if gap["curve"] == "weak"]
-    assert {gap["cell"] for gap in weak} == {"horovod/mpi"}
-    seen = [(g["ranks"], g["with usable runs"], g["missing"]) for g in weak]
-    assert seen == [("1", "0", "all"), ("2", "5", "5")]
-    assert {gap["launches planned"] for gap in weak} == {"6"}
-    values = json.loads((tmp_path / "summary.json").read_text())["gaps"]
-    assert [g["blocks_missing"] for g in values if g["world_size"] == 1] == [[0, 1, 2, 3, 4, 5]] * 2
-
-
-def test_a_whole_study_has_none_and_a_study_by_hand_has_no_plan(tmp_path: Path) -> None:
-    logs.study(tmp_path / "whole", blocks=2)
-    logs.study_toml(tmp_path / "whole", blocks=2)
-    assert main(["report", str(tmp_path / "whole")]) == 0
-    # the file names no cells
-    assert "### Gaps" not in (tmp_path / "whole" / "report.md").read_text()
-    logs.study_toml(tmp_path / "whole", blocks=2, more=PLAN)
-    assert main(["report", str(tmp_path / "whole")]) == 0
-    text = (tmp_path / "whole" / "report.md").read_text()
-    assert "No gaps: each of 10 planned points has usable runs in both planned launches." in text
-    assert " gaps*" not in text
-
-
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from plots.__main__ import main
-from plots.report.format import clean, escape
+from plots.report.format import escape
 from tests.plots import logs
 from tests.plots.test_html import check_harmless
 
@@ -133,31 +133,6 @@ def test_text_of_a_study_stays_text(tmp_path: Path, field: str) -> None:
     _check(tmp_path)
 
 
-def test_names_and_reasons_stay_text(tmp_path: Path) -> None:
-    runs, run = tmp_path / "runs", logs.config("single")
-    logs.write(runs / "single.jsonl", run, 0.1)
-    name = EVIL.replace("/", "").replace("\ud800", "")[:120]
-    for path in (runs / f"{name}.jsonl", runs / f"{name}.attempt-1.jsonl"):
-        logs.write(path, run, 0.1, end={"status": f"failed: {EVIL}"})
-    job = logs.Job("7", 0, {EVIL.split("/")[0]: 1.0})
-    (tmp_path / "calibration").mkdir()
-    logs.in_job(tmp_path, job, {"ddp/mpi": (1, 1.0)})
-    assert main(["report", str(tmp_path)]) == 0
-    _check(tmp_path)
-
-
-def test_a_megabyte_of_name_is_cut(tmp_path: Path) -> None:
-    for world_size in (1, 2):
-        run = logs.config("ddp/mpi", world_size, model="x.y:" + "z" * 10**6)
-        logs.write(tmp_path / "runs" / f"{world_size}.jsonl", run, 0.1)
-        long = logs.config("ddp/mpi", world_size, dataset="x.y:" + "z" * 4000)
-        logs.write(tmp_path / "runs" / f"long-{world_size}.jsonl", long, 0.1)
-    logs.write(tmp_path / "runs" / "other.jsonl", logs.config("ddp/mpi", 2), 0.1)
-    assert main(["report", str(tmp_path)]) == 0
-    assert (tmp_path / "report.md").stat().st_size < 50_000
-    assert max(len(path.name) for path in (tmp_path / "figures").iterdir()) < 160
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -177,13 +152,6 @@ def test_a_megabyte_of_name_is_cut(tmp_path: Path) -> None:
 )
 def test_escape(text: str, shown: str) -> None:
     assert escape(text) == shown
-
-
-def test_what_is_cut_is_still_told_apart() -> None:
-    one, other = (clean("a" * 1000 + end) for end in "bc")
-    assert one != other
-    assert one.startswith("a" * 300 + "... (1,001 characters, ")
-    assert len(one) < 350
 
 
 def test_a_log_that_is_named_as_a_formula_is_none(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from plots.analyse import comparability
 from plots.read import calibrations
-from tests.plots import logs, mutations
+from tests.plots import logs
 
 NODES = {"r1": 1.0, "r2": 1.1}
 LOST = "its job did not live to record it"
@@ -89,18 +88,3 @@ def test_a_record_of_the_wrong_shape_is_none_and_its_log_is_listed_as_lost(
 def test_a_line_that_is_no_event_says_nothing(folder: Path, line: bytes) -> None:
     said(folder).write_bytes(line + b"\n" + said(folder).read_bytes() + line)
     assert set(found(folder).values()) == {""}
-
-
-def test_damage_never_ends_the_reading(folder: Path) -> None:
-    """Seeded damage: every log of a calibration is still listed, with a number or with a reason."""
-    r, text = random.Random(5), said(folder).read_bytes()
-    written = {path.name for path in (folder / "calibration").iterdir()}
-    damaged = 0
-    for _ in range(300):
-        data = text
-        for mutate in r.choices(list(mutations.MUTATIONS.values()), k=r.choice([1, 2])):
-            data = mutate(r, data) if data else data
-        said(folder).write_bytes(data)
-        assert written <= set(found(folder))
-        damaged += LOST in found(folder).values()
-    assert damaged > 50

@@ -14,16 +14,14 @@ import pytest
 import plots
 from bench.config import RunConfig, UsageError
 from bench.record import SCHEMA, append_event
-from bench.record.events import PARTS
 from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
 from plots.analyse.variants import words
-from plots.read import runs
 from plots.report import answer
 from plots.report.markdown import page
 from plots.report.write import analysed, summary
-from tests.plots import logs, mutations
+from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -195,26 +193,6 @@ def test_mser_is_what_its_definition_says() -> None:
             assert steady_state.mser_cut(values, 1) == int(np.argmin(scores))
 
 
-def test_a_long_reading_says_how_far_it_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert list(runs.track(range(5), "logs read", 5)) == list(range(5))
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(runs, "SILENT_S", 0.0)
-    monkeypatch.setattr(runs, "LINE_EVERY_S", 0.0)
-    assert list(runs.track(range(3), "logs read", 3)) == [0, 1, 2]
-    assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2, 3)]
-
-
-def test_damaged_logs_are_refused_with_a_reason_or_read_unchanged() -> None:
-    """Seeded damage in small: no traceback, and nothing changed is used of today's logs."""
-    new = mutations.run_mutations(mutations.SOURCES, 1500, 7)
-    old = mutations.run_mutations(mutations.OLD, 500, 8, reseal=True)
-    assert new.tracebacks + old.tracebacks == []
-    assert new.changed == []
-    assert min(new.unusable, old.unusable) > 300  # the damage is real
-
-
 def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
     good = logs.config("single")
     logs.write(tmp_path / "good.jsonl", good, 0.1)
@@ -319,23 +297,6 @@ def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path
     assert differ == ["data_dir: /home, /scratch/1"]
 
 
-def test_a_folder_without_a_plain_run_says_what_it_holds(
-    tmp_path: Path,
-) -> None:
-    parts = {name: [0.01, 0.01] for name in ("begin", *PARTS)}
-    run = logs.config("ddp/mpi", 2, observe="breakdown")
-    logs.write(tmp_path / "observed.jsonl", run, 0.1, parts=parts)
-    with pytest.raises(UsageError, match=r": only logs of observed runs are usable; put training"):
-        analysed(tmp_path)
-    for name in ("node1", "node2"):
-        path = logs.write(tmp_path / f"{name}.jsonl", logs.config("ddp/mpi", 2), 0.1)
-        logs.edit(path, '"hostname": "node1"', f'"hostname": "{name}"')
-    with pytest.raises(UsageError, match=r"observed runs .*none of 2 logs is usable: 2 x differs"):
-        analysed(tmp_path)
-    with pytest.raises(UsageError, match="none of 2 logs is usable"):
-        plots.load_runs(tmp_path)
-
-
 def test_time_waited_for_input_is_of_the_rank_that_waited_most(tmp_path: Path) -> None:
     run = logs.config("ddp/mpi", 2)  # 4 windows of 1 s
     logs.write(tmp_path / "a.jsonl", run, 0.2, input_seconds=[0.05, 0.1])
@@ -356,12 +317,6 @@ def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
     assert "study.toml is no valid study (margin='wide': Input should be" in loaded.notes[0]
-
-
-def test_a_rank_that_knows_no_cores_leaves_them_to_the_others() -> None:
-    ranks = [{"hostname": "a", "cpus_on_node": None}, {"hostname": "b", "cpus_on_node": 4}]
-    assert machine({"ranks": ranks}) == "processor not recorded, 4 cores per node, 2 nodes"
-    assert machine({"ranks": ranks[:1]}) == "processor not recorded, 1 node"
 
 
 def test_nodes_of_one_kernel_are_one_machine() -> None:

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.study.folder import SHIPPED
 from plots.__main__ import main
 from plots.report.checks import checks
 from plots.report.figures import draw
-from plots.report.format import interval, ms
 from plots.report.methods import paragraph
 from plots.report.onward import onward
-from plots.report.why import why
 from plots.report.write import analysed
 from tests.plots import logs
 
@@ -24,40 +21,6 @@ EQUAL = {"ddp/mpi": 1.0, "horovod/mpi": 1.0}
 FASTER = {"ddp/mpi": 1.0, "horovod/mpi": 0.9}
 PLAN = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak", "strong"]\nworld_sizes = [1, 2]\n'
 PLAN += "[weak]\nbatch_per_rank = 16\n[strong]\nglobal_batch = 32\n"
-
-
-@pytest.mark.parametrize(
-    ("blocks", "cells", "sd", "more", "said"),
-    [
-        (4, EQUAL, 0.02, "", r"`.* does the 2 launches that the first look lacks.*"),
-        (6, EQUAL, 0.02, "", r"`.* goes on until it is settled, 14 launches at most.*\d %, .*"),
-        (6, EQUAL, 0.02, "max_blocks = 6\n", r"All planned launches are done\. Plan a .* 80 %.*"),
-        (6, FASTER, 0.002, "", r"On another day, `.* --blocks 12` adds 6 launches.*"),
-        (
-            6,
-            FASTER,
-            0.002,
-            "max_blocks = 8\n",
-            r"On another day, `.* --blocks 8` adds 2 launches.*",
-        ),
-        (
-            6,
-            FASTER,
-            0.002,
-            "max_blocks = 6\n",
-            r"All planned launches are done\. On another day, .*",
-        ),
-    ],
-)
-def test_one_way_on_with_its_command(
-    tmp_path: Path, blocks: int, cells: dict[str, float], sd: float, more: str, said: str
-) -> None:
-    folder = logs.study(tmp_path / "mine", blocks=blocks, cells=cells, sd=sd)
-    logs.study_toml(folder, blocks=6, more=more)
-    words = onward(analysed(folder))
-    assert re.fullmatch(said, words), words
-    if "python -m slurm" in words:
-        assert "`python -m slurm run results/mine/test" in words, "a folder stands for its study"
 
 
 GROUPED = ["ddp/mpi", "horovod/mpi", "horovod/mpi@clipped"]
@@ -120,13 +83,6 @@ def test_from_three_sessions_on_their_means_decide_and_the_page_says_it(tmp_path
     assert "n = 18 launches; bars: 95 % Student t interval over sessions, on logs." in foot
 
 
-def test_nothing_is_added_to_what_was_shipped(tmp_path: Path) -> None:
-    folder = logs.study(tmp_path, cells=EQUAL)
-    logs.study_toml(folder)
-    (folder / SHIPPED).touch()
-    assert onward(analysed(folder)).startswith("`python -m slurm run test` goes on ")
-
-
 def test_a_curve_claims_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = logs.study(tmp_path, blocks=2, cells=EQUAL)
     logs.study_toml(folder, blocks=2)
@@ -176,20 +132,6 @@ def test_a_slow_beginning_of_turns_is_named(
     assert said, check.why
     assert float(said[1]) == pytest.approx(first_step, abs=0.01)
     assert float(said[2]) == pytest.approx(100 * abs(first_step - 1) / 5, abs=0.3)
-
-
-def test_why_is_what_the_exchange_costs_each(tmp_path: Path) -> None:
-    a = analysed(ROOT / "results/exposed")
-    assert a.primary
-    assert a.exchange
-    costs = {cost.point: cost for cost in a.exchange.costs}
-    for name, point in zip(("DDP", "Horovod"), a.primary.points, strict=True):
-        added, exposed = costs[point].difference_seconds, costs[point].exposed_seconds
-        assert added
-        assert exposed
-        for e in (added, exposed):
-            assert f"{interval(e, ms)} ms with {name}" in why(a)
-    assert why(analysed(logs.study(tmp_path, cells=EQUAL))) == ""
 
 
 def test_what_holds_and_what_does_not(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,9 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from plots.__main__ import main
-from plots.analyse.runs import load
-from plots.analyse.study import Analysis, analyse
+from plots.analyse.study import Analysis
 from plots.report import figures
-from plots.report.axes import PRESETS, Preset
+from plots.report.axes import PRESETS
 from plots.report.write import analysed
 from tests.plots import logs
 
@@ -23,7 +22,6 @@ DRAWS_PNG = True
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = {path.parent.name for path in (ROOT / "results").glob("*/SHIPPED")}
-LEAST_POINTS = 6.0  # a smaller letter is not read in print
 TRIED = ("page", "phone")  # as in a report, and the narrowest with a title
 SHIPPED -= {"batch-lr"}  # three times the same figures, which take the time of all others
 
@@ -92,78 +90,12 @@ def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -
         assert first.startswith("Emulated") == bool(kind), name
 
 
-@pytest.mark.parametrize("preset", ["paper", "slide"])
-def test_a_preset_has_its_width_and_letters_and_loses_no_name(study: Path, preset: str) -> None:
-    asked = PRESETS[preset]
-    for name, figure in figures.draw(analyse(load(study)), asked).items():
-        both = [ax.get_legend_handles_labels()[1] for ax in figure.axes]
-        wanted = {label for labels in both for label in labels}
-        assert figure.get_figwidth() == asked.width_in
-        renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-        figure.draw(renderer)
-        legends = [ax.get_legend() for ax in figure.axes] + figure.legends
-        texts = [t.get_text() for legend in legends if legend for t in legend.get_texts()]
-        assert {text.split("\n")[0] for text in texts} == wanted, name
-        written = [x for x in figure.findobj() if isinstance(x, Text) and x.get_text()]
-        assert min(float(x.get_fontsize()) for x in written) >= LEAST_POINTS
-        assert any(text.get_text() for text in figure.texts) == asked.titled
-        whole = figure.bbox.padded(1)
-        axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
-        every_mark = {mark for axis in axes for mark in axis.get_ticklabels(which="both")}
-        for text in set(written) - every_mark:
-            box = text.get_window_extent(renderer)
-            assert whole.x0 <= box.x0, (name, text.get_text())
-            assert whole.y0 <= box.y0, (name, text.get_text())
-            assert box.x1 <= whole.x1, (name, text.get_text())
-            assert box.y1 <= whole.y1, (name, text.get_text())
-        for axis in axes:
-            marks = [m.get_window_extent() for m in axis.get_ticklabels() if m.get_text()]
-            assert not any(a.overlaps(b) for a, b in pairwise(marks)), (name, axis)
-
-
-def test_marks_that_would_run_together_are_thinned() -> None:
-    """Seven marks of a ratio axis on a column of a paper; 1 stays."""
-    a = analyse(load(ROOT / "results" / "emulated"))
-    before = [x.get_text() for x in figures.draw(a)["ratio"].axes[0].get_xticklabels()]
-    drawn = figures.draw(a, PRESETS["paper"])
-    FigureCanvasAgg(drawn["ratio"]).draw()  # type: ignore[no-untyped-call]
-    marks = drawn["ratio"].axes[0].get_xticklabels()
-    after = [mark.get_text() for mark in marks]
-    assert 1 < len(after) < len(before)
-    assert "1" in after
-    boxes = [mark.get_window_extent() for mark in marks]
-    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
-
-
-def test_what_is_not_there_is_one_line(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["figure", "overlap", str(study), "-o", "/tmp/x.svg"]) == 2
-    assert (
-        "has no figure 'overlap'; it has ratio-by-size, ratio, weak-throughput"
-        in capsys.readouterr().err
-    )
-    assert main(["figure", "ratio", str(study), "-o", "/tmp/x.gif"]) == 2
-    assert "figures are written as .svg, .png, .pdf; name one" in capsys.readouterr().err
-
-
 def test_a_pdf_has_letters_that_journals_take(study: Path, tmp_path: Path) -> None:
     path = tmp_path / "one.pdf"
     assert main(["figure", "ratio", str(study), "-o", str(path)]) == 0
     data = path.read_bytes()
     assert b"/Type3" not in data
     assert b"/FontFile2" in data
-
-
-def test_width_title_and_dots_are_as_asked(study: Path, tmp_path: Path) -> None:
-    path = tmp_path / "one.png"
-    words = ["figure", "ratio", str(study), "-o", str(path), "--preset", "paper"]
-    assert main([*words, "--width", "127mm", "--dpi", "100", "--title", "Who is faster"]) == 0
-    image = path.read_bytes()
-    assert int.from_bytes(image[16:20]) == 500, "5 inches of 100 dots"
-    a, asked = analyse(load(study)), Preset(width_in=5.0, titled=False, title="Who is faster")
-    drawn = figures.draw(a, asked, "ratio")["ratio"]
-    assert [x.get_text() for x in drawn.texts if x.get_text()] == ["Who is faster"]
-    plain = figures.draw(a, Preset(title="Who is faster"), "ratio")["ratio"]
-    assert plain.texts[0].get_text() == "Who is faster"
 
 
 def test_names_and_colours_are_as_asked(study: Path, tmp_path: Path) -> None:

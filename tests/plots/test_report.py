@@ -7,16 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from bench.record import append_event
 from bench.study.files import salvage_study
 from plots.__main__ import main
-from plots.report.columns import Column, markdown_table
 from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
@@ -93,19 +90,6 @@ def test_numbers_agree_with_the_summary(study: Path) -> None:
         assert row["median ms"] == f"{1e3 * e['value']:.1f} [{low}, {high}]"
 
 
-def test_tables_for_other_programs_hold_what_the_summary_does(study: Path) -> None:
-    values = summary(study)
-    expected = {
-        ("runs", "images_per_s"): [row["images_per_s"] for row in values["runs"]],
-        ("points", "images_per_s_value"): [
-            row["images_per_s"]["value"] for row in values["throughput"]
-        ],
-        ("comparisons", "ratio"): [row["ratio"] for row in values["comparisons"]],
-    }
-    for (name, column), found in expected.items():
-        assert pd.read_csv(study / f"{name}.csv")[column].tolist() == found != []
-
-
 def test_the_summary_is_not_rounded_and_follows_from_the_runs(study: Path) -> None:
     values = summary(study)
 
@@ -156,51 +140,6 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
     assert len(values["runs"]) == 60
 
 
-def test_attempts_are_counted_for_each_arm(study: Path, tmp_path: Path) -> None:
-    said = "By cell: ddp/mpi 0; horovod/mpi 0; single 1 interrupted, 1 failed"
-    assert f"- *2 attempts without a number*: {said}.\n" in page(study)
-    runs = tmp_path / "runs"
-    for cell in ("ddp/mpi", "horovod/mpi"):
-        logs.write(runs / f"{cell[:3]}.jsonl", logs.config(cell, 2), 0.1)
-    (runs / "hor.attempt-1.jsonl").touch()  # it died before it could say what it was
-    append_event(runs / "hor.attempt-1.jsonl", "exit", code=-1, timed_out=True, limit_s=60)
-    logs.write(runs / "hor.attempt-2.jsonl", logs.config("horovod/mpi", 2), 0.1)
-    logs.study_toml(tmp_path)
-    report(tmp_path)
-    counted = {"timed out": 1, "repeated": 1}
-    assert summary(tmp_path)["attempts"] == {"ddp/mpi": {}, "horovod/mpi": counted}
-
-
-def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=1)
-    ends: dict[str, tuple[str, list[str]]] = {
-        "a": ("srun: error: Node failure on r2", ["srun: error: r2: task 1: Killed <9>"]),
-        "b": ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", []),
-        "c": ("srun: error: r[1-2]: tasks 0-1: Exited with exit code 3", []),
-    }
-    for name, (line, more) in ends.items():
-        run = logs.config("ddp/mpi", 2, block=9)
-        path = logs.write(tmp_path / "runs" / f"{name}.jsonl", run, 0.1, windows=1)
-        if name == "a":
-            append_event(path, "error", rank=0, message="RuntimeError: peer")
-        ended: dict[str, Any] = {"code": 3, "timed_out": False, "interrupted": False, "limit_s": 60}
-        append_event(path, "exit", **ended, said=[line, *more])
-    run = logs.config("ddp/mpi", 2)
-    logs.write(tmp_path / "runs" / "d.jsonl", run, 0.1, provenance=logs.host(1))
-    report(tmp_path)
-    said = f"{ends['a'][0]}; rank 0: RuntimeError: peer; rank 1: Killed &lt;9&gt;"
-    unusable = page(tmp_path).split("Unusable logs:")[1]
-    told = logs.rows(f"## Logs\n{unusable}", "Logs")
-    assert [[*row.values()] for row in told] == [
-        ["`a.jsonl`", "node lost", said],
-        ["`b.jsonl`", "out of memory", ends["b"][0]],
-        ["`c.jsonl`", "failed", "exit code 3: rank 0,1: Exited with exit code 3"],
-        ["`d.jsonl`", "wrong world", "provenance of 1 ranks, asked for 2"],
-    ]
-    last_words = ["rank 0: RuntimeError: peer", "rank 1: Killed <9>"]
-    assert summary(tmp_path)["unusable"][0]["words"] == last_words
-
-
 def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: Path) -> None:
     shutil.copytree(study / "runs", tmp_path / "runs")
     primary = 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
@@ -230,66 +169,12 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> None:
-    text, values = page(variants), summary(variants)
-    assert "- **2 ranks, 16 images per rank, mpi (weak; compile=True):** " in text
-    assert "(16 images per rank; compile=True): ddp/mpi" in text
-    assert "takes away the overlap of the backward pass" in text
-    labels = [row["variant"] for row in logs.rows(text, "Throughput")]
-    assert labels == ["compile=False"] * 5 + ["compile=True"] * 5
-    by_size = ["ratio-by-size-compile-false", "ratio-by-size-compile-true"]
-    assert values["figures"][:3] == [*by_size, "ratio"]
-    for name in values["figures"]:
-        drawn = (variants / "figures" / f"{name}.svg").read_text()
-        assert drawn.count("compile=True") == {"ratio": 2}.get(name, "compile-true" in name)
-
-
 def test_what_a_variant_gains_stands_in_a_table_of_its_own(variants: Path, study: Path) -> None:
     printed = logs.rows(page(variants), "Variants")
     said = [(row["variant"], row["over"], row["images/s, ratio [95 %]"]) for row in printed]
     assert said == [("compile=True", "compile=False", "1.000 (n=1, no interval)")] * 5
     assert {g["ratio"]["value"] for g in summary(variants)["gains"]} == {1.0}
     assert "## Variants" not in page(study)
-
-
-def test_the_site_stands_beside_the_machine(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=1)
-    logs.study_toml(tmp_path, blocks=1)
-    assert "(four emulated nodes)" not in report(tmp_path)
-    study = tmp_path / "study.toml"
-    study.write_text('site = "four emulated nodes"\n' + study.read_text())
-    assert "1 node (four emulated nodes). Training: resnet50" in report(tmp_path)
-
-
-def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=1, compile=True)
-    report(tmp_path)
-    assert "Training: resnet50, synthetic data, 32 px, float32, compile=True." in page(tmp_path)
-    assert "| variant |" not in page(tmp_path)
-
-
-def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -> None:
-    """One process has nothing to compress: no variant, and its speed is what efficiency is of."""
-    (tmp_path / "runs").mkdir()
-    logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
-    for cell in ("ddp/mpi", "horovod/mpi"):
-        run = logs.config(cell, 2, compression="fp16")
-        logs.write(tmp_path / "runs" / f"{cell[0]}.jsonl", run, 0.125)
-    text = report(tmp_path)
-    assert "Training: resnet50, synthetic data, 32 px, float32, compression=fp16." in text
-    assert "`compression=fp16` rounds gradients on the way" in text
-    assert [row["efficiency [95 %]"] for row in logs.rows(text, "Scaling")] == [
-        "80.0 % (n=1, no interval)"
-    ] * 2
-    assert "| variant |" not in text
-    assert "not checked" in text.split("## Data quality")[1]
-
-
-def test_time_waited_for_input_is_shown(variants: Path) -> None:
-    # windows of five steps: 0.5 s on one rank, 1 s on two
-    printed = logs.rows(page(variants), "Throughput")
-    waited = [(row["ranks"], row["waiting for input"]) for row in printed]
-    assert sorted(waited) == [("1", "25.0 %")] * 6 + [("2", "12.5 %")] * 4
 
 
 def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(
@@ -311,49 +196,11 @@ def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(
     assert all(c["unequal_environments"] == [] for c in summary(study)["comparisons"])
 
 
-def test_equal_work_and_provenance_are_printed(study: Path) -> None:
-    text = page(study)
-    assert "bit-identical parameters at 2 ranks: yes, 6 groups of 24 runs checked" in text
-    assert "torch 2.13.0+cpu" in text
-    assert "Test CPU @ 2 GHz, 2 cores per node, 1 node" in text
-    assert "None" not in text
-    assert "nan" not in text.replace("is nan", "")
-
-
-def test_every_figure_is_shown_and_there(study: Path) -> None:
-    shown = re.findall(r"!\[.*\]\((figures/.*\.svg)\)", page(study))
-    assert [Path(s).stem for s in shown] == summary(study)["figures"]
-    assert all((study / s).stat().st_size > 5000 for s in shown)
-    assert all((study / s).with_suffix(".png").exists() for s in shown)
-    assert not list(study.rglob("*.tmp"))
-
-
 def test_a_second_report_changes_no_byte(study: Path, tmp_path: Path) -> None:
     assert main(["report", str(study), "--out", str(tmp_path / "again")]) == 0
     for path in (tmp_path / "again").rglob("*.*"):
         first = study / path.relative_to(tmp_path / "again")
         assert path.read_bytes() == first.read_bytes(), path.name
-
-
-def test_figures_that_no_longer_belong_are_removed(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=1)
-    report(tmp_path)
-    (tmp_path / "figures" / "mine.svg").write_text("not ours")
-    for path in (tmp_path / "runs").glob("*strong*"):
-        path.unlink()
-    report(tmp_path)
-    assert not (tmp_path / "figures" / "strong-throughput.svg").exists()
-    assert (tmp_path / "figures" / "mine.svg").exists()
-
-
-def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=1)
-    text = report(tmp_path)
-    assert "Not settled: needs 6 launches" in text
-    assert "margin of 2 % is an assumption" in text
-    assert all(
-        "(n=1, no interval)" in row["images/s [95 %]"] for row in logs.rows(text, "Throughput")
-    )
 
 
 def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
@@ -365,25 +212,6 @@ def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
     assert "mlp" in page(tmp_path)
     assert summary(tmp_path)["runs"][0]["exit_code"] is None
     assert "weak-throughput" not in summary(tmp_path)["figures"]  # one point is no curve
-
-
-def test_a_study_of_one_cell_still_reports(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=2, cells={"single": 1.0})
-    report(tmp_path)
-    assert "Horovod against DDP: not compared" in page(tmp_path)
-
-
-def test_no_usable_log_names_the_reasons(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = logs.config("single")
-    for i in range(3):
-        logs.write(tmp_path / f"{i}.jsonl", run, 0.1, end={"status": "failed: loss is nan"})
-    logs.write(tmp_path / "4.jsonl", run, 0.1, windows=1)
-    assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "none of 4 logs is usable: 3 x exit code 0: loss is nan; 1 x no end event: " in error
 
 
 @pytest.mark.parametrize(
@@ -407,14 +235,6 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert part in error
 
 
-def test_an_unwritable_folder_is_one_line(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    assert main(["report", str(study), "--out", str(tmp_path / "file")]) == 2
-    assert "choose another folder with --out" in capsys.readouterr().err
-
-
 WITHOUT_TORCH = """
 import importlib, importlib.abc, pkgutil, sys
 class Blocker(importlib.abc.MetaPathFinder):
@@ -434,14 +254,6 @@ except ModuleNotFoundError:
 sys.exit(code)
 """
 
-HEAVY = """
-import sys
-from plots.__main__ import main
-main(sys.argv[1:])
-heavy = {'numpy', 'pandas', 'scipy', 'matplotlib', 'pydantic', 'jinja2'} & set(sys.modules)
-print('heavy:', *sorted(heavy), file=sys.stderr)
-"""
-
 
 def python(code: str, *argv: str) -> subprocess.CompletedProcess[str]:
     argv = (sys.executable, "-c", code, *argv)
@@ -456,13 +268,6 @@ def test_a_report_is_made_where_torch_is_not_installed(study: Path, tmp_path: Pa
     assert done.stdout.endswith("blocked\n")
     for name in ("report.md", "report.html"):
         assert (tmp_path / name).read_text() == (study / name).read_text()
-
-
-@pytest.mark.parametrize("argv", [["--help"], ["report", "--help"], ["report", "/nowhere"]])
-def test_help_and_errors_load_nothing_slow(argv: list[str]) -> None:
-    """What keeps them below 0.7 s; pydantic is the price of the shared UsageError."""
-    done = python(HEAVY, *argv)
-    assert done.stderr.splitlines()[-1] == "heavy: pydantic"
 
 
 def test_a_study_that_was_changed_after_its_runs_is_named(
@@ -485,31 +290,3 @@ def test_a_study_that_was_changed_after_its_runs_is_named(
     assert f"- *study changed*: {differs}" in page
     assert "In doubt: study changed" in capsys.readouterr().out
     assert differs in str(json.loads((tmp_path / "summary.json").read_text())["checks"])
-
-
-def test_runs_of_too_few_steps_are_not_called_steady(tmp_path: Path, study: Path) -> None:
-    run = logs.config("ddp/mpi", 2, windows=2, steps_per_window=2)
-    logs.write(tmp_path / "runs" / "a.jsonl", run, 0.1)
-    said = "Not judged, for fewer than 10 timed steps or 3 windows: 1 run."
-    assert said in report(tmp_path)
-    assert "Not judged" not in page(study).split("## Data quality")[1].split("##")[0]
-
-
-def test_a_table_says_once_what_every_row_would() -> None:
-    columns = [Column("cell", "cell"), Column("n", "n"), Column("rate", "images/s")]
-    columns += [Column("flags", "flags"), Column("verdict", "verdict", each=True)]
-    same = {"n": 6, "rate": 2.0, "flags": (), "verdict": "equal"}
-    points = [SimpleNamespace(cell=cell, **same) for cell in ("a", "b", "c")]
-    text = markdown_table(columns, points)
-    assert text.splitlines() == [
-        "In every row: *n*: 6.",
-        "",
-        "| cell | images/s | verdict |",
-        "| --- | --- | --- |",
-        "| a | 2.0 | equal |",
-        "| b | 2.0 | equal |",
-        "| c | 2.0 | equal |",
-    ]
-    assert logs.rows(f"## All\n{text}", "All")[0]["n"] == "6"
-    two = markdown_table(columns, points[:2])
-    assert two.startswith("| cell | n | images/s | verdict |"), "two rows say little twice"

@@ -90,11 +90,6 @@ def test_true_efficiency_comes_back(study: Analysis) -> None:
     assert strong.step_overhead_seconds is None
 
 
-def test_one_rank_against_the_common_baseline_shows_what_its_own_hides(study: Analysis) -> None:
-    assert near(scaled(study, "horovod/mpi", world_size=1).efficiency, 1 / 1.155)
-    assert not [s for s in study.efficiency if s.kind == "own" and s.point.world_size == 1]
-
-
 def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
     """Repeats of 0.1 and 0.3 s are 0.2 s, 80 images/s; the mean of rates would be 106.7."""
     for block, repeats in enumerate(((0.1, 0.3), (0.2, 0.2))):
@@ -125,14 +120,6 @@ def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) ->
     assert c.paired.interval() is not None
     assert verdicts.sentence(c) == "Not settled: needs 6 launches"
     assert verdicts.prospect(c) == ""
-
-
-def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
-    a = analysed(logs.study(tmp_path, blocks=2, cells={"ddp/mpi": 1.05, "horovod/mpi": 1.155}))
-    assert {s.kind for s in a.efficiency} == {"own"}
-    lacking = [n for n in a.not_compared if "against single" in n.pair]
-    assert len(lacking) == 8  # two cells, one and two ranks, two curves
-    assert {n.reason for n in lacking} == {"the baseline was not run, or no run of it is usable"}
 
 
 def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> None:
@@ -308,36 +295,6 @@ def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(
     assert compiled.efficiency.value == pytest.approx(1 / 2)
 
 
-def test_equal_bits_are_asked_for_only_where_they_can_be_expected(mixed: Analysis) -> None:
-    """Compiled and compressed runs ended apart in each cell; the plain ones did not."""
-    _, two = mixed.digests
-    assert (two.groups, two.mismatches) == (6, ())
-
-
-def test_transports_are_compared_each_for_itself(tmp_path: Path) -> None:
-    cells = {"ddp/mpi": 1.0, "horovod/mpi": 1.1, "ddp/gloo": 2.0, "horovod/gloo": 1.8}
-    a = analysed(logs.study(tmp_path, blocks=6, sd=0.002, cells=cells))
-    found = {c.transport: c.paired.ratio for c in a.comparisons if c.world_size == 2}
-    assert found == {
-        "gloo": pytest.approx(2.0 / 1.8, rel=0.01),
-        "mpi": pytest.approx(1 / 1.1, rel=0.01),
-    }
-
-
-def test_a_point_without_its_partner_is_named(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=1)
-    for path in (tmp_path / "runs").glob("*ddp-mpi-2.jsonl"):
-        path.unlink()
-    a = analysed(tmp_path)
-    lacking = [
-        n
-        for n in a.not_compared
-        if n.pair == "ddp/mpi, 2 ranks, 16 images per rank against horovod/mpi"
-    ]
-    assert [n.reason for n in lacking] == ["no usable run of ddp/mpi"]
-    assert len(a.comparisons) == 2
-
-
 def test_without_a_shared_block_welch_stands_in_and_is_marked(tmp_path: Path) -> None:
     for block, seconds in enumerate((0.100, 0.102, 0.098)):
         logs.write(tmp_path / f"s{block}.jsonl", logs.config("single", block=block), seconds)
@@ -350,47 +307,6 @@ def test_without_a_shared_block_welch_stands_in_and_is_marked(tmp_path: Path) ->
     assert s.efficiency.n == 3
     assert s.efficiency.low is not None
     assert s.efficiency.low < 1 / 1.5 - 0.01  # paired, the interval would have no width
-
-
-def test_without_a_shared_block_unequal_work_is_still_not_compared(tmp_path: Path) -> None:
-    logs.write(tmp_path / "s.jsonl", logs.config("single", block=0, seed=1), 0.1)
-    logs.write(tmp_path / "d.jsonl", logs.config("ddp/mpi", 2, block=1, seed=2, windows=3), 0.1)
-    a = analysed(tmp_path)
-    assert a.efficiency == []
-    (found,) = [n for n in a.not_compared if "against single" in n.pair]
-    assert found.pair.endswith(", all blocks")
-    assert found.reason == "windows: 3, 4"
-
-
-def test_odd_curves_are_flagged(tmp_path: Path) -> None:
-    times = {1: 0.1, 2: 0.09, 4: 0.5}
-    logs.write(tmp_path / "s.jsonl", logs.config("single"), 0.1)
-    for p, seconds in times.items():
-        logs.write(tmp_path / f"d{p}.jsonl", logs.config("ddp/mpi", p), seconds)
-    a = analysed(tmp_path)
-    assert {
-        t.point.world_size: bool(t.flags) for t in a.throughput if t.point.cell != "single"
-    } == {1: False, 2: False, 4: True}
-    assert scaled(a, "ddp/mpi").flags == ("above 100 %",)
-    assert scaled(a, "ddp/mpi", world_size=4).flags == ()
-
-
-def test_batch_sweep_has_throughput_and_ratio(tmp_path: Path) -> None:
-    for cell, slowdown in (("ddp/mpi", 1.0), ("horovod/mpi", 1.25)):
-        for batch in (4, 8, 16):
-            run = logs.config(cell, 2, batch, curves=("batch",))
-            logs.write(
-                tmp_path / f"{cell.replace('/', '-')}-{batch}.jsonl",
-                run,
-                slowdown * (0.05 + 0.01 * batch),
-            )
-    a = analysed(tmp_path)
-    assert [(t.curve, t.point.cell, t.point.samples_per_rank) for t in a.throughput[:3]] == [
-        ("batch", "ddp/mpi", b) for b in (4, 8, 16)
-    ]
-    assert a.throughput[2].images_per_s.value == pytest.approx(32 / 0.21)
-    assert [c.paired.ratio for c in a.comparisons] == [pytest.approx(0.8)] * 3
-    assert a.efficiency == []
 
 
 def primary(folder: Path, **asked: object) -> Analysis:
@@ -479,25 +395,6 @@ def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> 
     ]
     allocations, hosts, after_s, names = zip(*runs, strict=True)
     assert sessions.named(allocations, hosts, [night + s for s in after_s]) == list(names)
-
-
-@pytest.mark.parametrize(
-    "asked", [{"curve": "strong", "world_size": 1}, {"curve": "weak", "world_size": 4}]
-)
-def test_a_primary_that_is_not_one_comparison_is_none(
-    tmp_path: Path, asked: dict[str, object]
-) -> None:
-    """At one rank the strong curve has 32 images; a world of four was never run."""
-    logs.study(tmp_path, blocks=6)
-    for cell in ("ddp/mpi", "horovod/mpi"):  # a second point of the strong curve at one rank
-        run = logs.config(cell, 1, 8, curves=("strong",))
-        logs.write(tmp_path / "runs" / f"extra-{cell.replace('/', '-')}.jsonl", run, 0.05)
-    a = primary(tmp_path, **asked)
-    assert not any(c.primary for c in a.comparisons)
-    assert len({c.level for c in a.comparisons}) == 1
-    assert [
-        "primary comparison that the study names is not exactly one" in note for note in a.notes
-    ] == [True]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,7 @@ from plots.analyse.trainings import dawnbench, olympic_mean
 from plots.imports import dawnbench as imported
 from plots.imports.observation import ImportOptions
 from plots.imports.text import decode
-from plots.report import answer, figures
-from plots.report.format import seconds, short
-from plots.report.lead import figures_of
+from plots.report import figures
 from plots.report.write import make
 from tests.plots import logs
 from tests.plots.test_figures import test_nothing_written_overlaps_or_leaves_the_page as neat
@@ -101,10 +99,6 @@ def test_means_of_epochs_are_of_all_trainings_or_of_none(tmp_path: Path) -> None
     assert "| 55.0 % | 77.5 % |" in (tmp_path / "report.md").read_text()
 
 
-def test_trainings_that_a_target_ended_have_no_mean_of_epochs(a: Analysis) -> None:
-    assert [one.means for one in a.trained] == [[], []]
-
-
 def test_the_olympic_mean_leaves_the_fastest_and_the_slowest_out() -> None:
     assert olympic_mean([9.0, 1.0, 4.0, 2.0]) == 3.0
     assert olympic_mean([5.0, 5.0, 8.0]) == 5.0
@@ -129,18 +123,6 @@ def test_a_training_of_the_same_seed_counts_once(tmp_path: Path) -> None:
     assert len(loaded.runs) == 2
     (trained,) = analyse(loaded).trained
     assert len(trained.trainings) == 2
-
-
-def test_accuracies_that_are_all_low_are_drawn(tmp_path: Path) -> None:
-    low = [[(1.0, 16), (1.0, 20)], [(1.0, 24), (1.0, 30)]]
-    run(tmp_path, "ddp/mpi", 0, low, epochs=2, target=None)
-    for ax in figures.draw(analyse(load(tmp_path)))["accuracy"].axes:
-        bottom, top = ax.get_ylim()
-        assert bottom <= 8 < 15 <= top
-
-
-def test_the_training_of_median_time_is_one_that_reached_the_target(a: Analysis) -> None:
-    assert [of(a, cell).usual.seconds[-1] for cell in ("ddp/mpi", "horovod/mpi")] == [4.0, 8.0]
 
 
 def test_dawnbench_reads_back_what_was_written(a: Analysis) -> None:
@@ -168,50 +150,6 @@ def test_the_report_tells_and_keeps_every_epoch(folder: Path, tmp_path: Path) ->
     assert "Training to a target" in (tmp_path / "report.html").read_text()
 
 
-def test_without_a_verdict_trainings_are_the_answer(a: Analysis) -> None:
-    first, second, *_ = (finding.line for finding in answer.findings(a))
-    where = "Median seconds to 90 % held-out accuracy at 2 ranks (16 images per rank)"
-    assert first == (
-        f"{where}: ddp/mpi {_seconds(a, 'ddp/mpi')}, horovod/mpi {_seconds(a, 'horovod/mpi')}; "
-        "6 of 8 trainings reached it."
-    )
-    assert "Not settled: needs 6 launches" in second
-    assert answer.opening(a) == first
-    assert figures_of(a) == ("accuracy",)
-
-
-def _seconds(a: Analysis, cell: str) -> str:
-    found = of(a, cell).seconds
-    assert found is not None
-    return short(found, seconds)
-
-
-def test_a_verdict_stands_before_trainings(tmp_path: Path) -> None:
-    for block in range(6):
-        for cell in ("ddp/mpi", "horovod/mpi"):
-            run(tmp_path, cell, block, [FAST[1], SLOW[1]], target=None)
-    a = analyse(load(tmp_path))
-    assert [c.verdict for c in a.comparisons] == ["equal"]
-    first, second, *_ = (finding.line for finding in answer.findings(a))
-    assert "Equal within 2 %" in first
-    assert second.startswith("Held-out accuracy after the last epoch at 2 ranks (16 images per ")
-    assert second.endswith("; 24 trainings.")
-    assert "accuracy" not in figures_of(a)
-
-
-def test_a_target_that_nobody_reached_is_said(tmp_path: Path) -> None:
-    for cell in ("ddp/mpi", "horovod/mpi"):
-        run(tmp_path, cell, 0, [[(4.0, 100)] * 3])
-    first, *_ = answer.findings(analyse(load(tmp_path)))
-    assert first.text.endswith("ddp/mpi never, horovod/mpi never; 0 of 2 trainings reached it.")
-
-
-def test_a_study_without_trainings_says_nothing_of_them(tmp_path: Path) -> None:
-    make(logs.study(tmp_path / "study", blocks=1), tmp_path)
-    assert "Training to a target" not in (tmp_path / "report.md").read_text()
-    assert not (tmp_path / "trainings.csv").exists()
-
-
 def test_the_figure_draws_every_training_and_the_target(a: Analysis) -> None:
     drawn = figures.draw(a)
     assert "accuracy" in drawn
@@ -228,12 +166,3 @@ def test_the_figure_draws_every_training_and_the_target(a: Analysis) -> None:
     steps: list[Any] = [line.get_data() for line in done.lines]
     assert [list(y) for _, y in steps] == [[0.0, 25.0, 50.0, 75.0, 100.0], [0.0, 25.0, 50.0]]
     assert [list(x) for x, _ in steps] == [[0.0, 4.0, 4.0, 6.5, 6.5], [0.0, 8.0, 8.0]]
-
-
-def test_one_process_is_on_the_page_of_every_number_of_ranks(tmp_path: Path) -> None:
-    for cell, ranks, batch in (("single", 1, 32), ("ddp/mpi", 1, 32), ("ddp/mpi", 2, 16)):
-        run(tmp_path, cell, 0, FAST, world_size=ranks, batch=batch)
-    drawn = figures.draw(analyse(load(tmp_path)))
-    (name,) = [name for name in drawn if name.startswith("accuracy")]
-    assert len(drawn[name].axes[2].lines) == 2
-    assert "2 ranks" in drawn[name].texts[0].get_text()
