@@ -163,7 +163,9 @@ def _become(case: dict[str, Any]) -> None:
     sys.path[0] = case["place"]
     paths = case["env"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [path for path in paths if path]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+    # the latter is what multiprocessing calls this module
+    ours = ("tests", "__mp_main__")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ours]:
         del sys.modules[name]  # a run keeps digests of the user's code that it finds loaded
     module, *sys.argv[1:] = case["words"]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
