@@ -24,7 +24,7 @@ endef
 define slurm_demo
 rm -f "$(RESULTS)/smoke/report.md"; \
 python -m slurm submit smoke --site testcluster --results "$(RESULTS)" || exit; \
-python -m slurm wait smoke --site testcluster --results "$(RESULTS)"; code=$$?; \
+python -m slurm status smoke --follow --site testcluster --results "$(RESULTS)"; code=$$?; \
 ls "$(RESULTS)/smoke/report.md" || code=1; exit $$code
 endef
 

@@ -1,4 +1,4 @@
-"""Turn a study into job scripts; run, follow and resume them. Needs no torch."""
+"""Turn a study into job scripts; run and follow them. Needs no torch."""
 
 from bench import version  # first: it ends an old Python, which could not parse the rest
 

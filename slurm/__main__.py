@@ -45,8 +45,8 @@ class Render(StudyOptions):
     def run(self) -> None:
         work = open_work(self)
         local = work.site.scheduler == "none"
-        if local and (self.out or self.job or self.layout):
-            rule = "--out, --job and --layout are for a cluster's jobs"
+        if local and (self.out or self.job):
+            rule = "--out and --job are for a cluster's jobs"
             raise UsageError(f"{rule}, and site {self.site!r} has one script; leave them out")
         _say(f"{work.study.name}: {work.launches}, {count(work.statuses)}")
         if work.preview:
@@ -171,34 +171,6 @@ class Submit(ClusterOptions):
                 print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
 
 
-class Resume(Submit):
-    """The same as submit: what is missing is submitted, what is in the queue is left alone."""
-
-
-class Follow(ClusterOptions):
-    """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else
-    with 1.
-
-    Nothing is submitted, so it may be ended and started again at any time; the jobs go on.
-    """
-
-    poll_s: float = option(10, "seconds between looks at the queue", ge=0.1)
-
-    def run(self) -> int:
-        work = states.wait_for_jobs(self, self.poll_s)
-        jobs = states.all_states(work)
-        report = jobs.get(REPORT)
-        if work.todo:  # why, as far as the jobs know
-            _say_jobs(jobs)
-        elif report is not None and report.state == states.REPORTED:
-            output = work.folder.path / "jobs" / f"{job_name(work.study, REPORT)}-{report.id}.out"
-            if output.exists():
-                print(output.read_text(encoding="utf-8", errors="replace"), end="")  # the answer
-        elif report is not None:
-            print(f"{REPORT}  job {report.id}  {states.no_report(work, report)}")
-        return close(work, ["resume", *self.words()])
-
-
 class Cancel(ClusterOptions):
     """Take the study's jobs out of the queue; running ones record where they stop."""
 
@@ -216,8 +188,31 @@ class Status(StudyOptions):
     last words of its ranks.
     """
 
-    def run(self) -> None:
-        work = open_work(self)
+    follow: bool = option(False, "until no job is in the queue; exit code 0: every run is ok")
+    poll_s: float = option(10, "seconds between looks at the queue, with --follow", ge=0.1)
+
+    def run(self) -> int:
+        if self.follow:
+            return self._follow()
+        self._say_states(open_work(self))
+        return 0
+
+    def _follow(self) -> int:
+        """Follow the jobs, print the answer; it may be ended and started again at any time."""
+        work = states.wait_for_jobs(self, self.poll_s)
+        jobs = states.all_states(work)
+        report = jobs.get(REPORT)
+        if work.todo:  # why, as far as the jobs know
+            _say_jobs(jobs)
+        elif report is not None and report.state == states.REPORTED:
+            output = work.folder.path / "jobs" / f"{job_name(work.study, REPORT)}-{report.id}.out"
+            if output.exists():
+                print(output.read_text(encoding="utf-8", errors="replace"), end="")  # the answer
+        elif report is not None:
+            print(f"{REPORT}  job {report.id}  {states.no_report(work, report)}")
+        return close(work, ["submit", *self.words()])
+
+    def _say_states(self, work: Work) -> None:
         statuses = work.statuses
         if work.site.scheduler == "slurm":
             jobs = states.all_states(work)
@@ -251,13 +246,11 @@ def _say(line: str) -> None:
 
 
 PROGRAM = Group(
-    "Turn a study into job scripts; run or submit them, follow and resume them.",
+    "Turn a study into job scripts; run or submit them, and follow them.",
     example="python -m slurm run local",
     render=Render,
     run=RunHere,
     submit=Submit,
-    resume=Resume,
-    wait=Follow,
     cancel=Cancel,
     status=Status,
     site=Group("Describe a cluster: site new NAME.", new=new_files.NewSite),

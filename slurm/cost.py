@@ -20,9 +20,7 @@ from bench.study.plan import Pairs, PlannedPoint, PlannedRun
 from bench.study.status import RunStatus
 from slurm.directives import Request
 from slurm.fit import CALIBRATIONS, START_S, Job, assumed_s, minutes
-from slurm.fit import jobs as made_of
 from slurm.session import Work
-from slurm.site import Site
 from slurm.speed import too_slow
 from slurm.together import together
 
@@ -54,8 +52,6 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     bought = precision(work, node_hours(jobs, times), measured)
     price = [f"site {site.name!r}: {site.provenance}"]
     price += table(jobs, work.study, work.request, times)
-    if site.policy.layout == "single":
-        price.append(_against_blocks(jobs, times, site))
     price += steep(run.config for run in work.todo)
     return [*filter(None, (*price, too_slow(work))), bought]
 
@@ -67,14 +63,6 @@ def steep(configs: Iterable[RunConfig]) -> list[str]:
         return []
     _, ranks, why = max(risky)
     return [f"warning: {len(risky)} runs, up to {ranks} ranks: {why}"]
-
-
-def _against_blocks(jobs: Sequence[Job], times: Times, site: Site) -> str:
-    """Nodes idle in the layout 'single', and are paid for, while fewer are measured."""
-    apart = made_of([run for job in jobs for run in job.runs], site.laid_out("blocks"))
-    single, in_blocks = (_hours(node_hours(each, times)) for each in (jobs, apart))
-    against = f"against {in_blocks} in {len(apart)} with 'blocks'"
-    return f"layout 'single': about {single} node-h in {len(jobs)} jobs, {against}"
 
 
 def table(jobs: Sequence[Job], study: Study, request: Request, times: Times) -> list[str]:

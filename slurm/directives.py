@@ -63,10 +63,7 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
         # B: to the batch shell alone: ranks and the processes that load their data would die of it
         "signal": f"B:USR1@{site.policy.signal_lead_s}",
     }
-    ends = {
-        "requeue" if site.policy.requeue else "no-requeue": True,
-        "no-kill": site.policy.no_kill,
-    }
+    ends = {"requeue" if site.policy.requeue else "no-requeue": True}
     return _options(job_name(study, job.id), request, job.nodes, resources, ends)
 
 

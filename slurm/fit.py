@@ -23,7 +23,7 @@ CALIBRATIONS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count, or at all: runs that share an allocation, in their order."""
+    """One block at one node count: runs that share an allocation, in their order."""
 
     id: str  # names the job's files; with the study's name in front, the job in the queue
     nodes: int
@@ -31,14 +31,10 @@ class Job:
     runs: tuple[PlannedRun, ...]
 
 
-def ids_with(run: PlannedRun, site: Site) -> tuple[str, str]:
-    """The jobs that a run may be part of, of either layout: it must never be in two at once."""
+def job_of(run: PlannedRun, site: Site) -> str:
+    """Name the job that a run is part of."""
     block, nodes = _place(run, site)
-    return _job_id(block, nodes), _job_id(block, 0)
-
-
-def _job_id(block: int, nodes: int) -> str:
-    return f"{f'n{nodes:03d}' if nodes else 'all'}-b{block:02d}"
+    return f"n{nodes:03d}-b{block:02d}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
@@ -117,15 +113,11 @@ def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
     """Runs as jobs, whole blocks first: a study that is stopped early has complete ones."""
     grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
-        block, nodes = _place(run, site)
-        grouped.setdefault((block, nodes if site.policy.layout == "blocks" else 0), []).append(run)
-    made = []
-    for (block, nodes), members in sorted(grouped.items()):
-        # of all counts as wide as the widest run: what is left of a block may fit fewer nodes
-        sizes = {run.config.world_size for run in members}
-        width = max(nodes_of(ranks, site) for ranks in sizes)
-        made.append(Job(_job_id(block, nodes), width, block, tuple(members)))
-    return made
+        grouped.setdefault(_place(run, site), []).append(run)
+    return [
+        Job(job_of(members[0], site), nodes, block, tuple(members))
+        for (block, nodes), members in sorted(grouped.items())
+    ]
 
 
 def _place(run: PlannedRun, site: Site) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from bench.study.plan import PlannedRun, calibration_of, points
 from bench.study.rules import OWNED_FIELDS
 from slurm import directives
 from slurm.directives import Request
-from slurm.fit import EARLY_S, Job, expected_s, minutes, nodes_of
+from slurm.fit import EARLY_S, Job, expected_s, minutes
 from slurm.site import Site
 from slurm.together import LaunchRuns, together
 
@@ -61,7 +61,6 @@ def render_batch(
     alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
     batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
     calibration = calibration_of(study, batch, job.block)
-    nodes = sorted({nodes_of(run.config.world_size, site) for run in job.runs})
     # what the doctor is asked besides the cells
     doctor = _words(job.runs[0].config, ("threads", "dataset", "data_dir"))
     return _fill(
@@ -70,7 +69,6 @@ def render_batch(
         **_runs(study, text, site, job.runs, calibration),
         directives=directives.directives(study, request, job),
         job=job,
-        counts=", ".join(map(str, nodes)),
         minutes=minutes(job, study, site, request.minutes),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
         early_s=EARLY_S,

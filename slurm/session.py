@@ -25,7 +25,6 @@ from slurm.fit import Job, fit, jobs, text_of
 from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
 from slurm.site import Site
-from slurm.tables import Layout
 
 _SITE = "a name in slurm/sites, or the path of your own"
 # said wherever an order is shown that no run will have
@@ -49,7 +48,7 @@ def _node_counts(text: object) -> object:
 
 
 # meaningless without a scheduler
-OF_JOBS = ("minutes", "account", "reservation", "layout", "noise")
+OF_JOBS = ("minutes", "account", "reservation", "noise")
 
 
 class StudyOptions(Command):
@@ -76,9 +75,6 @@ class StudyOptions(Command):
     )
     account: str = option("", "project that is charged, where the site wants one")
     reservation: str = option("", "of nodes, in which the jobs shall run")
-    layout: Layout | None = option(
-        None, "'blocks': a job per node count; 'single': one of a whole block"
-    )
     noise: float | None = option(None, "paired sd, 0.01 is 1 %; default: as measured", ge=0, le=10)
 
     def words(self) -> list[str]:
@@ -177,7 +173,6 @@ def open_work(
     """
     source = find_study(options.study)
     written, site, nodes = read_study(source), read_site(options.site), options.nodes
-    site = site.laid_out(options.layout) if options.layout else site
     study = fit(written, site, nodes, source)
     if options.time_limit_s:
         study = study.model_copy(update={"time_limit_s": options.time_limit_s})

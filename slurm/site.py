@@ -13,7 +13,7 @@ from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.config import Transport
 from bench.study.definition import Broken, Float, StrictTable
 from slurm import tables
-from slurm.tables import WORD, Layout, OneLine, Word
+from slurm.tables import WORD, OneLine, Word
 
 Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], OneLine]
 _Rule = tuple[str, str]  # the key to change, the message
@@ -73,10 +73,6 @@ class Site(StrictTable):
         documented = f"from documentation ({self.doc_date or 'no date'}), not run there"
         return documented if self.sources else "not run yet"
 
-    def laid_out(self, layout: Layout) -> Site:
-        """The same site with another layout of jobs."""
-        return self.model_copy(update={"policy": self.policy.model_copy(update={"layout": layout})})
-
     @model_validator(mode="after")
     def _check(self) -> Self:
         for rules in (_launch_rules, _count_rules, _request_rules, _env_rules):
@@ -96,9 +92,6 @@ def _launch_rules(s: Site) -> Iterator[_Rule]:
             yield key, f"{key} is {owner}'s and has no effect with {launch}; leave it out"
     if mpirun and s.launch_args:
         yield "launch_args", f"launch_args are for srun and ibrun; with {launch} write mpirun_args"
-    if s.policy.no_kill and s.launch != "srun":
-        finds = "policy.no_kill finds lost nodes with srun"
-        yield "policy.no_kill", f"{finds}, and launch is {s.launch!r}; leave it out"
     if slurm and not (s.setup.venv or s.setup.container or s.setup.modules or s.setup.prologue):
         without = "setup.venv='' leaves a job without Python"
         yield "setup.venv", f"{without}; name a venv, modules or a container"

@@ -13,7 +13,7 @@ from bench.record.archive import logs_in, read_file
 from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
-from slurm.fit import ids_with
+from slurm.fit import job_of
 from slurm.here import Show, display
 from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import Queued
@@ -95,12 +95,9 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     may_change = {run.id for run in work.todo}  # of those that are ok: done again with a partner
     for status in work.statuses:
         if status.run.id in may_change:
-            names = ids_with(status.run, work.site)
-            known = [states[name] for name in names if name in states]
-            last = max(known, key=lambda job: int(job.id), default=JobState(""))
-            running = any(job.state == "running" for job in known)
-            ended = "" if any(job.in_progress for job in known) else last.state
-            status = look(status.run, running, ended)
+            job = states.get(job_of(status.run, work.site), JobState(""))
+            ended = "" if job.in_progress else job.state
+            status = look(status.run, job.state == "running", ended)
         statuses.append(status)
     return statuses
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import IO
 
 from bench.config import UsageError
-from bench.study.folder import StudyFolder
 from slurm import slurm_commands, states
 from slurm.directives import REPORT, job_name
-from slurm.fit import Job, ids_with
+from slurm.fit import Job, job_of
 from slurm.session import Work, open_work
 from slurm.site import Site
 from slurm.slurm_commands import Queued, UnknownIdError
@@ -46,10 +45,9 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     _require_queue(work)
     with work.folder.lock() as lock:
         # another submitter may have been faster, and its jobs too
-        drawn = work.preview and work.folder.kept() is None
         work = open_work(work.options, locked=True, launches=work.blocks, earlier=work)
         texts, queue = scripts(work), _require_queue(work)
-        _adopt(work, lock, queue, drawn)
+        _record_submitted(work, lock, queue)
         jobs = states.job_states(work, queue)
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
@@ -77,17 +75,13 @@ def _submit_each(
     room: int,
 ) -> Generator[str, None, UsageError | None]:
     """Submit what is not at work while fewer than `room` are, and add it to `after`."""
-    at_work: set[str] = set()
     refusal: UsageError | None = None
     for job in work.jobs:
-        if names := _at_work(job, work, jobs):
-            for name in names:
-                if name not in at_work:
-                    yield f"{name}  {jobs[name].state} as job {jobs[name].id}"
-            at_work |= set(names)
+        if (known := jobs.get(job.id)) is not None and known.in_progress:
+            yield f"{job.id}  {known.state} as job {known.id}"
         elif len(after) >= room:
             rule = f"the site takes {work.site.limits.max_submitted} jobs of a user"
-            yield f"{job.id}  not submitted: {rule}; resume later"
+            yield f"{job.id}  not submitted: {rule}; submit again later"
         else:
             try:
                 if refusal is None:
@@ -164,12 +158,6 @@ def _require_queue(work: Work) -> list[Queued]:
     return queue
 
 
-def _at_work(job: Job, work: Work, known: Mapping[str, JobState]) -> list[str]:
-    """Jobs in progress, of either layout, that hold runs of this one."""
-    ids = dict.fromkeys(name for run in job.runs for name in ids_with(run, work.site))
-    return [name for name in ids if name in known and known[name].in_progress]
-
-
 def _submit(work: Work, lock: IO[str], job: Job, text: str, after: Sequence[str]) -> str:
     states = {status.run.id: status.state for status in work.statuses}
     for run in job.runs:
@@ -182,7 +170,7 @@ def _submit(work: Work, lock: IO[str], job: Job, text: str, after: Sequence[str]
 
 
 def _record(
-    work: Work, lock: IO[str], script: Path | None, job: str, job_id: str, runs: int, **more: object
+    work: Work, lock: IO[str], script: Path, job: str, job_id: str, runs: int, **more: object
 ) -> None:
     facts = {**work.facts, "runs": runs, "job": job}
     work.folder.record_job(lock, script, **facts, slurm_id=job_id, **more)
@@ -212,26 +200,15 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
     return f"submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"
 
 
-def _adopt(work: Work, lock: IO[str], queue: Sequence[Queued], drawn: bool) -> None:
-    """Record queued jobs of ours: submitted by hand, or we were killed after sbatch.
-
-    Raises UsageError where the study's seed was only now `drawn`: they have the preview's order.
+def _record_submitted(work: Work, lock: IO[str], queue: Sequence[Queued]) -> None:
+    """Record queued jobs of ours whose id nobody wrote down: a kill came after sbatch, or it said
+    none.
     """
     recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
-    runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.site))
+    runs = Counter(job_of(status.run, work.site) for status in work.statuses)
     names = {job_name(work.study, name): name for name in (*runs, REPORT)}
     for queued in queue:
-        foreign = queued.id in recorded or _of_another_folder(queued.command, work.folder)
-        if (name := names.get(queued.name)) is not None and not foreign:
-            if drawn:
-                by_hand = f"job {queued.id}, {queued.name}, was submitted by hand"
-                cure = "write seed = 0 into the study, or cancel the job"
-                raise UsageError(f"{by_hand} in the order of the preview; {cure}")
-            script = work.folder.keep_script(Path(queued.command), name)
+        script, name = Path(queued.command), names.get(queued.name)
+        kept_here = script.parent.resolve() == work.folder.path.resolve()
+        if name is not None and kept_here and queued.id not in recorded:
             _record(work, lock, script, name, queued.id, runs[name])
-
-
-def _of_another_folder(command: str, folder: StudyFolder) -> bool:
-    """Whether a script was kept by `submit` for another study of this name."""
-    script = Path(command)
-    return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()

@@ -13,7 +13,6 @@ OneLine = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4
 # Stands in an option of sbatch or srun as it is: a blank, '#', a quote or a backslash would end it.
 WORD = r"[A-Za-z0-9_@%+=:,./&|!*()\[\]~^{}-]*"
 Word = Annotated[str, Field(pattern=f"^{WORD}$", max_length=4000)]
-Layout = Literal["blocks", "single"]
 Positive = Annotated[Int, Field(ge=1, le=2**20)]
 Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 # options of sbatch that a site's `extra` must leave alone, by the reason
@@ -28,7 +27,7 @@ OURS = {
     "submit says which jobs wait for which": "dependency",
     "nodes and ranks are the study's": "nodes ntasks ntasks-per-node ntasks-per-core "
     "ntasks-per-socket ntasks-per-gpu cpus-per-task cpus-per-gpu",
-    "it is a key of [policy]": "exclusive oversubscribe requeue no-requeue no-kill signal",
+    "it is a key of [policy]": "exclusive oversubscribe requeue no-requeue signal",
     "--minutes and limits.max_minutes say it": "time time-min",
 }
 
@@ -113,11 +112,9 @@ class Paths(StrictTable):
 
 
 class Policy(StrictTable):
-    layout: Layout = Field("blocks", description="a job per node count of a block, or a single one")
     exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
     one_at_a_time: Bool = Field(
         False, description="a study's jobs share wires or cores: no two run"
     )
     requeue: Bool = Field(False, description="start again after a preemption or a dead node")
-    no_kill: Bool = Field(False, description="outlive a lost node: do the runs that need it not")
     signal_lead_s: Int = Field(120, ge=30, le=86_400, description="a job's warning before its end")

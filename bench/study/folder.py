@@ -145,19 +145,9 @@ class StudyFolder:
         names = (self.path / f"{stem}-{n:03d}.sh" for n in itertools.count(1))
         return write_whole(next(path for path in names if not path.exists()), script)
 
-    def keep_script(self, script: Path, job: str) -> Path | None:
-        """The kept copy of the script of a job submitted elsewhere; None if it is gone."""
-        if script.resolve().parent == self.path.resolve():
-            return script
-        try:
-            return self.add_script(script.read_text(encoding="utf-8"), job)
-        except (OSError, ValueError):
-            return None
-
-    def record_job(self, jobs: IO[str], script: Path | None, **facts: object) -> None:
-        """Record a job in the locked `jobs`; without `script` where nobody has it any more."""
-        named = {} if script is None else {"script": script.name}
-        named["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+    def record_job(self, jobs: IO[str], script: Path, **facts: object) -> None:
+        """Record a job in the locked `jobs`."""
+        named = {"script": script.name, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         line = (json.dumps({**named, **facts}) + "\n").encode()
         before = self._jobs.read_bytes()
         size = whole_bytes(before)

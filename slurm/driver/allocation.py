@@ -27,7 +27,6 @@ from slurm.driver.steps import Ended, Step
 from slurm.fit import PREFLIGHT_S
 
 _MOST_RESTARTS = 3
-_ALIVE_S = 60  # for a host to give its word
 
 
 class SlurmJob(LocalJob):
@@ -47,10 +46,7 @@ class SlurmJob(LocalJob):
     def work(self) -> int:
         self.steps.listen(*self.signals)
         # of a job submitted twice, lest two write one log
-        for other, in_array in self.diary.begun_before().items():
-            if in_array:
-                rule = f"job {other} of the same array does these runs"
-                raise UsageError(f"{rule}; submit the script without --array")
+        for other in self.diary.begun_before():
             if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
                 raise UsageError(f"job {other} is at work on the same runs")
         self.hosts, self.end_s = _hosts(self.options.nodes), end_s(self.options.minutes)
@@ -78,9 +74,6 @@ class SlurmJob(LocalJob):
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
     def may_start(self, launch: LaunchLines) -> bool:
-        nodes = -(-max(line.ranks for line in launch.lines) // self.options.ranks_per_node)
-        if any(index not in self.hosts for index in range(nodes)):
-            return False
         if self.steps.stopped is None and self._has_time():
             return True
         if self.reason == "complete":
@@ -93,15 +86,13 @@ class SlurmJob(LocalJob):
         # not a wrong world, which ranks also call it when their peers come late
         if wrong and '"type": "WrongWorld"' not in log.read_text(errors="replace"):
             raise UsageError(f"{line.id}: {first_error(out)}")
-        if self.options.no_kill and self.steps.stopped is None:
-            self._look_for_lost_hosts()
 
     def launch(self, ranks: int, shared: bool = False, first: int = 0) -> list[str]:
         """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
         options, per_node = self.options, self.options.ranks_per_node
         place: dict[str, Any] = {"ranks_per_node": per_node}
         place["cpus_per_rank"] = options.cpus_per_rank
-        place["hosts"] = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
+        place["hosts"] = self.hosts[first:]
         place["first_rank"] = first * per_node
         # or a step would wait until the one before has left its cores
         overlap = ["--overlap"] if shared and options.launcher == "srun" else []
@@ -177,7 +168,7 @@ class SlurmJob(LocalJob):
         before, apart = oom_kills(), "--alone" in self.options.calibration
         ranks = self.options.ranks_per_node if apart else 1
         started: list[tuple[str, Path, Step]] = []
-        for index, host in self.hosts.items():
+        for index, host in enumerate(self.hosts):
             log = self.folder / "calibration" / f"{self.names}-{when}-{host}.jsonl"
             launch = self.launch(ranks, first=index)
             command = [*launch, *self.bench, *self.common, *self.options.calibration]
@@ -194,31 +185,6 @@ class SlurmJob(LocalJob):
                     code = f"failed, exit code {ended.code}"
                     print(f"calibration at the {when} on {host}: {code}", flush=True)
 
-    def _look_for_lost_hosts(self) -> None:
-        """Ask each host for a word: one without is lost, and not replaced, for the pairs' sake."""
-        # --overlap: Slurm may hold on to what the step that went wrong had of this host
-        probes: dict[int, tuple[Path, Step]] = {}
-        for index, host in self.hosts.items():
-            out = self.folder / "jobs" / f"{self.names}-alive-{host}.out"
-            args = ("--overlap", "--mpi=none")
-            command = [*launcher.command("srun", 1, args=args, hosts=[host]), "echo", "alive"]
-            probes[index] = (out, self.steps.start(command, out, _ALIVE_S))
-        for _, step in probes.values():
-            self.steps.wait(step)
-        if self.steps.stopped is not None:
-            return
-        # the exit code of srun proves nothing
-        silent = [i for i, (out, _) in probes.items() if "alive" not in out.read_text().split("\n")]
-        if 0 in silent:  # this job runs there, so it is Slurm that does not answer
-            where = f"{self.hosts[0]}, see {probes[0][0]}"
-            print(f"no step starts even on {where}; no host is taken for lost", flush=True)
-            return
-        for index in silent:
-            host = self.hosts.pop(index)
-            print(f"host {host} is lost, see {probes[index][0]}", flush=True)
-            if self.reason == "complete":
-                self.reason = f"host {host} is lost"
-
 
 def check_allocation(options: JobOptions) -> None:
     """Raise UsageError where this is not the allocation that the runs need."""
@@ -231,12 +197,12 @@ def check_allocation(options: JobOptions) -> None:
         raise UsageError(f"{options.launcher} is not found; see [setup] of the site")
 
 
-def _hosts(nodes: int) -> dict[int, str]:
+def _hosts(nodes: int) -> list[str]:
     named = os.environ.get("SLURM_JOB_NODELIST", "")
     hosts = _ask("scontrol", "show", "hostnames", named).split()
     if len(hosts) != nodes:
         raise UsageError(f"scontrol names {len(hosts)} hosts for '{named}', the job has {nodes}")
-    return dict(enumerate(hosts))
+    return hosts
 
 
 def end_s(minutes: int) -> float:

@@ -140,8 +140,7 @@ class Diary:
         self.restart = int(os.environ.get("SLURM_RESTART_COUNT", "0"))  # a requeued job's id stays
         self.path.parent.mkdir(parents=True, exist_ok=True)
         nodes = os.environ.get("SLURM_JOB_NODELIST", "")
-        self.array = os.environ.get("SLURM_ARRAY_JOB_ID", "")
-        self.tell("begin", nodes=nodes, time=int(time.time()), array=self.array)
+        self.tell("begin", nodes=nodes, time=int(time.time()))
 
     def tell(self, event: str, **fields: object) -> None:
         line = json.dumps({"event": event, "job": self.id, "restart": self.restart, **fields})
@@ -151,9 +150,9 @@ class Diary:
         except OSError as error:
             raise NoRoom(f"{self.path} cannot be written: {error.strerror}") from None
 
-    def begun_before(self) -> dict[str, bool]:
-        """Other jobs that began before this one; whether they are tasks of the same array."""
-        jobs: dict[str, bool] = {}
+    def begun_before(self) -> list[str]:
+        """Name other jobs that began before this one."""
+        jobs: list[str] = []
         for line in self.path.read_text().splitlines():
             try:
                 event = json.loads(line)
@@ -162,5 +161,5 @@ class Diary:
             if event.get("event") == "begin":
                 if event["job"] == self.id:
                     return jobs
-                jobs[event["job"]] = bool(self.array) and event.get("array") == self.array
+                jobs.append(event["job"])
         return jobs

@@ -45,7 +45,6 @@ class JobOptions(Options):
     minutes: int = option(0, "that the job asks for")
     lead_s: int = option(0, "seconds kept free at the job's end")
     requeue: bool = option(False, "let Slurm start the job again for what is left")
-    no_kill: bool = option(False, "go on without a lost node, as far as that goes")
     cells: _Words = option((), "tried before the first run")
     preflight: _Words = option((), "other options of the doctor")
     calibration: _Words = option((), "options of one plain process")

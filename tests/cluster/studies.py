@@ -119,10 +119,10 @@ class Tiny:
 
     def resume(self) -> None:
         """Submit what is missing."""
-        self.do("resume", "--no-report", env={"PREFLIGHT": "no"})
+        self.do("submit", "--no-report", env={"PREFLIGHT": "no"})
 
     def wait(self, code: int = 0, limit_s: float = 240) -> str:
-        return self.do("wait", "--poll-s", "0.5", code=code, limit_s=limit_s)
+        return self.do("status", "--follow", "--poll-s", "0.5", code=code, limit_s=limit_s)
 
     def stop_in_first_run(self) -> None:
         """Return once the job's first run is held in the middle."""

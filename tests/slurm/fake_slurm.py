@@ -19,7 +19,7 @@ COMMANDS = {
         'n=$(($(cat "{folder}/queue" "{folder}/gone" 2>/dev/null | wc -l) + 101))\n'
         "for script; do :; done\n"
         'name=$(sed -n "s/^#SBATCH --job-name=//p" "$script")\n'
-        'echo "$n|$name|PENDING" >>"{folder}/queue"; echo "$n;cluster"\n'
+        'echo "$n|$name|PENDING|$script" >>"{folder}/queue"; echo "$n;cluster"\n'
     ),
     "squeue": 'if [ -e "{folder}/squeue.down" ]; then exit 1; fi\ncat "{folder}/queue" '
     "2>/dev/null\nexit 0\n",

@@ -276,40 +276,6 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
         submitted(cluster.options)
 
 
-def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
-    by_hand = cluster.top / "by-hand.sh"
-    by_hand.write_text("#!/bin/bash\n")
-    gone = cluster.top / "gone.sh"
-    cluster.set_queue(
-        f"55|small-n001-b00|RUNNING|{by_hand}",
-        "56|another-n001-b00|RUNNING",
-        f"57|small-n002-b00|PENDING|{gone}",
-    )
-    assert cancel_all(cluster.work()) == ["no job of this study is in the queue"]
-    assert submitted(cluster.options)[:2] == [
-        "n001-b00  running as job 55",
-        "n002-b00  pending as job 57",
-    ]
-    first, second = cluster.records()[:2]
-    assert (cluster.folder / first["script"]).read_text() == by_hand.read_text()
-    assert "script" not in second
-
-
-def test_a_job_in_the_order_of_the_preview_is_not_mixed_with_another_order(
-    cluster: Cluster,
-) -> None:
-    text = Path(cluster.options.study).read_text()
-    Path(cluster.options.study).write_text(text.replace("seed = 7\n", ""))
-    cluster.set_queue(f"55|small-n001-b00|PENDING|{cluster.top}/by-hand.sh")
-    rule = "job 55, small-n001-b00, was submitted by hand in the order of the preview"
-    with pytest.raises(UsageError, match=f"^{rule}; write seed = 0 into the study, or cancel"):
-        submitted(cluster.options)
-    assert not (cluster.folder / "study.toml").exists()
-    cluster.set_queue()
-    assert submitted(cluster.options)[0] == "n001-b00  submitted as job 103, 7 runs"
-    assert (cluster.folder / "study.toml").read_text().startswith("seed = ")
-
-
 def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
     said = "sbatch: error: invalid partition specified: gpu"
@@ -372,7 +338,7 @@ def test_a_report_that_runs_is_left_to_end(cluster: Cluster) -> None:
 
 def test_a_report_that_was_not_recorded_is_found_by_its_name_and_replaced(cluster: Cluster) -> None:
     """Nobody knows for which jobs it waits."""
-    cluster.set_queue("55|small-report|PENDING")
+    cluster.set_queue(f"55|small-report|PENDING|{cluster.folder}/job-report-001.sh")
     assert submitted(cluster.options)[-1] == "report  submitted as job 106, after 2 jobs"
     assert (cluster.top / "scancel.said").read_text() == "55\n"
 
@@ -402,7 +368,7 @@ def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -
         cluster.finish(job)
     cluster.set_queue()
     cluster.say("report", "103", "failed")
-    code, out, _ = cluster.cli("wait")
+    code, out, _ = cluster.cli("status", "--follow")
     told = f"ended: failed; make it here: python -m plots report {cluster.folder}"
     assert out.splitlines() == [f"report  job 103  {told}", "small: 11 runs: 11 ok"]
     assert code == 0
@@ -418,7 +384,7 @@ def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
     (cluster.folder / "jobs" / "small-report-103.out").write_text(
         "DDP is faster by 3 %\nreport.md\n"
     )
-    code, out, err = cluster.cli("wait")
+    code, out, err = cluster.cli("status", "--follow")
     assert (code, err) == (0, "")
     assert out.splitlines() == ["DDP is faster by 3 %", "report.md", "small: 11 runs: 11 ok"]
 
@@ -606,7 +572,16 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
     submitted(cluster.options)
-    command = [sys.executable, "-m", "slurm", "wait", *cluster.words, "--poll-s", "0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "slurm",
+        "status",
+        "--follow",
+        *cluster.words,
+        "--poll-s",
+        "0.1",
+    ]
     process = start_process(command, environment(cluster.top))
     assert process.stdout is not None
     line, end = process.stdout.readline, "no estimate before a run has ended\n"
@@ -627,7 +602,7 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 def test_no_job_is_not_waited_for_while_squeue_is_silent(cluster: Cluster) -> None:
     """It would be for ever."""
     (cluster.top / "squeue.down").touch()
-    command = [sys.executable, "-m", "slurm", "wait", *cluster.words]
+    command = [sys.executable, "-m", "slurm", "status", "--follow", *cluster.words]
     streams: dict[str, Any] = {"capture_output": True, "text": True, "cwd": ROOT}
     done = subprocess.run(command, env=environment(cluster.top), timeout=60, **streams)
     assert (done.returncode, done.stdout) == (2, "")
@@ -641,7 +616,7 @@ def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     with pytest.raises(SystemExit):
         fail(cluster.jobs()["n002-b00"].runs[0].config)
     cluster.set_queue()
-    code, out, err = cluster.cli("wait")
+    code, out, err = cluster.cli("status", "--follow")
     assert (code, err) == (1, "")
     *jobs, first, failed, again = out.splitlines()
     names = ("n001-b00  job 101", "n002-b00  job 102", "report  job 103")
@@ -649,7 +624,7 @@ def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     assert first == "small: 11 runs: 7 ok, 3 planned, 1 failed"
     assert failed.endswith("failed  rank 1: RuntimeError: boom")
     assert again.startswith(
-        f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.options.study} --site "
+        f"go on with: {Path(sys.executable).name} -m slurm submit {cluster.options.study} --site "
         f"testcluster"
     )
 
@@ -692,7 +667,7 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
             "site 'local' has no scheduler; run the study there: python ",
         ),
         (
-            "wait local --site local",
+            "status local --follow --site local",
             "site 'local' has no scheduler; run the study there: python -m",
         ),
         (
@@ -703,7 +678,7 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
         ("render weak --site vista --nodes 65", "65 nodes: site 'vista' allows 1 to 64 (limits.ma"),
         ("render weak --site vista --nodes two", "--nodes 'two' is no list of node counts; write "),
         ("render weak --site vista --job n9", "--job n9: no such job is left to do; choose one of"),
-        ("render local --job n9", "--out, --job and --layout are for a cluster's jobs, and site '"),
+        ("render local --job n9", "--out and --job are for a cluster's jobs, and site '"),
         (
             "run smoke --site hostfile",
             "hosts.txt is not there: mpirun's hostfile, one line for eac",

@@ -73,7 +73,6 @@ class BatchJob:
             "SLURM_JOB_NODELIST": f"r[1-{job.nodes}]",
             "SLURM_JOB_END_TIME": str(int(time.time()) + 3600),
             "FAKE_HOSTS": " ".join(f"r{n}" for n in range(1, job.nodes + 1)),
-            "STAND_IN_LOST": str(folder / "lost"),
         }
 
     def start(self, **env: str) -> Process:
@@ -279,18 +278,6 @@ def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Pat
     # whoever began later has seen this job, and left
     begun.write_text(begin.format(77) + begin.format(55))
     assert job.finish(PREFLIGHT="no")[0] == 0
-
-
-def test_of_an_array_one_task_does_the_runs_and_the_others_say_which(tmp_path: Path) -> None:
-    job, array = BatchJob(tmp_path), {"SLURM_ARRAY_JOB_ID": "90"}
-    assert job.finish(SLURM_JOB_ID="91", PREFLIGHT="no", **array)[0] == 0
-    did = "job 91 of the same array does these runs; submit the script without --array"
-    assert job.finish(SLURM_JOB_ID="90", **array) == (2, "", f"error: {did}\n")
-    # started again by Slurm it is the same task, and another array is another submission
-    again = {"SLURM_RESTART_COUNT": "1", "PREFLIGHT": "no"}
-    assert job.finish(SLURM_JOB_ID="91", **again, **array)[0] == 0
-    assert job.finish(SLURM_JOB_ID="95", SLURM_ARRAY_JOB_ID="95", PREFLIGHT="no")[0] == 0
-    assert job.states() == ["ok"] * 4
 
 
 @pytest.mark.parametrize("behaviour", ["refuse", "refuse under srun"])

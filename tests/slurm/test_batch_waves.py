@@ -156,7 +156,16 @@ def test_cancelling_takes_the_report_out_first_though_it_runs(cluster: Waves) ->
 
 def test_waiting_follows_from_wave_to_wave(cluster: Waves) -> None:
     assert cluster.cli("submit")[0] == 0
-    command = [sys.executable, "-m", "slurm", "wait", *cluster.words, "--poll-s", "0.2"]
+    command = [
+        sys.executable,
+        "-m",
+        "slurm",
+        "status",
+        "--follow",
+        *cluster.words,
+        "--poll-s",
+        "0.2",
+    ]
     waiting = start_process(command, environment(cluster.top))
     assert waiting.stdout is not None
     assert waiting.stdout.readline().startswith("0/24 runs done, jobs: 7 pending, ")

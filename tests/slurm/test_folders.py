@@ -32,7 +32,7 @@ CURE = "comes with the project and is never added to; choose another --results, 
 def test_every_command_and_the_makefile_and_the_readme_name_one_folder(call: Calls) -> None:
     makefile, readme = (ROOT / "Makefile").read_text(), (ROOT / "README.md").read_text()
     assert re.findall(r"^RESULTS \?= (.*)$", makefile, re.MULTILINE) == [str(RESULTS)]
-    for verb in ("render", "run", "submit", "resume", "wait", "status", "cancel"):
+    for verb in ("render", "run", "submit", "status", "cancel"):
         assert str(RESULTS) in call(verb, "--help")[1]
     assert not re.findall(r"python -m plots (?:report|bundle) +results/(?!mine/)", readme)
 

@@ -28,14 +28,10 @@ from tests.slurm.scripts import (
     run_lines,
     shipped,
 )
-from tests.slurm.studies import ROOT, SMALL, changed, small, write
+from tests.slurm.studies import ROOT, SMALL, small, write
 
 GOLDEN = ROOT / "tests/golden"
 GOLDEN_SITES = ["local", "cardinal", "testcluster"]
-LAYOUTS: dict[str, dict[str, object]] = {
-    "single": {"policy__layout": "single"},
-    "single-no-kill": {"policy__layout": "single", "policy__no_kill": True},
-}
 
 
 def script(
@@ -66,12 +62,6 @@ def test_golden_script_of_a_site(site: str) -> None:
     compare(shipped(read_site(site), "smoke")[0], f"{site}.sh")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_golden_script_of_a_layout_that_no_shipped_site_asks_for(layout: str) -> None:
-    site = changed(read_site("testcluster"), **LAYOUTS[layout])
-    compare(shipped(site, "smoke")[0], f"testcluster-{layout}.sh")
-
-
 def test_golden_report() -> None:
     compare(report(read_site("testcluster")), "testcluster-report.sh")
 
@@ -83,7 +73,7 @@ def test_golden_run_lines_of_each_study(name: str) -> None:
 
 def test_goldens_are_few_and_all_are_compared() -> None:
     names = {f"{site}.sh" for site in GOLDEN_SITES} | {f"{name}.runs" for name in STUDIES}
-    names |= {f"testcluster-{what}.sh" for what in (*LAYOUTS, "report")}
+    names |= {"testcluster-report.sh"}
     assert {path.name for path in GOLDEN.iterdir()} == names
 
 

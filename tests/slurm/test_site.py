@@ -95,7 +95,7 @@ BAD: list[tuple[str, str, int, str]] = [
         MORE,
         f'{MORE}\n[env_per_backend.horovod]\nHOROVOD_CYCLE_TIME = "1"',
         23,
-        "env_per_backend.horovod.HOROVOD_CYCLE_TIME: Horovod's settings are the study's: fusion_mi",
+        "env_per_backend.horovod.HOROVOD_CYCLE_TIME: Horovod's settings are the study's: ",
     ),
     (MORE, f'{MORE}\n[env_per_backend.mxnet]\nX = "1"', 22, "env_per_backend.mxnet: a backend is"),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),

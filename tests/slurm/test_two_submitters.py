@@ -9,8 +9,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import write
@@ -89,11 +87,10 @@ def test_four_submitters_at_once_submit_every_job_once(tmp_path: Path) -> None:
     assert both.queued() == ALL
 
 
-@pytest.mark.parametrize("layout", ["blocks", "single"])
-def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path, layout: str) -> None:
+def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path) -> None:
     both = Submitters(tmp_path)
     (tmp_path / "hold").touch()
-    first = both.start("--layout", layout)
+    first = both.start()
     wait_for((tmp_path / "sbatch.begun").exists)
     first.kill()
     first.communicate(timeout=60)
@@ -108,12 +105,8 @@ def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path, l
     time.sleep(0.2)
     code, out, err = both.finish()
     assert (code, err) == (0, "")
-    alive = "all-b00" if layout == "single" else "n001-b00"
-    assert f"{alive}  pending as job 101" in out.splitlines()
-    covered = {"small-n001-b00", "small-n002-b00"} if layout == "single" else {"small-n001-b00"}
-    expected = {**{name: 1 for name in ALL if name not in covered}, f"small-{alive}": 1}
-    assert both.queued() == expected
-    assert both.recorded() == expected
+    assert "n001-b00  pending as job 101" in out.splitlines()
+    assert both.queued() == both.recorded() == ALL
 
 
 def test_a_submitter_killed_between_sbatch_and_its_record_doubles_nothing(tmp_path: Path) -> None:
@@ -147,33 +140,13 @@ def test_jobs_of_another_results_folder_are_not_taken_for_ours(tmp_path: Path) -
     both = Submitters(tmp_path)
     other = tmp_path / "elsewhere" / "small" / "job-n001-b00-001.sh"
     ours = tmp_path / "results" / "small" / "job-n002-b00-001.sh"
-    by_hand = tmp_path / "scripts" / "small-n001-b01.sh"
     (tmp_path / "queue").write_text(
         f"55|small-n001-b00|PENDING|{other}\n56|small-n002-b00|PENDING|{ours}\n"
-        f"57|small-n001-b01|PENDING|{by_hand}\n"
     )
     code, out, _ = both.finish()
     assert code == 0
     said = [line for line in out.splitlines() if line.startswith("n00")]
-    assert said[:3] == [
-        "n001-b00  submitted as job 104, 7 runs",
+    assert said[:2] == [
+        "n001-b00  submitted as job 103, 7 runs",
         "n002-b00  pending as job 56",
-        "n001-b01  pending as job 57",
     ]
-
-
-def test_a_block_in_progress_in_one_layout_is_left_alone_in_the_other(tmp_path: Path) -> None:
-    both = Submitters(tmp_path)
-    (tmp_path / "queue").write_text("55|small-all-b00|RUNNING\n56|small-n002-b01|PENDING\n")
-    code, out, _ = both.finish("--layout", "blocks")
-    assert code == 0
-    said = [line for line in out.splitlines() if line[0] in "an" and "-b0" in line]
-    assert said[:3] == [
-        "all-b00  running as job 55",
-        "n001-b01  submitted as job 103, 7 runs",
-        "n002-b01  pending as job 56",
-    ]
-    queue = (tmp_path / "queue").read_text()
-    code, out, _ = both.finish("--layout", "single")
-    assert code == 0
-    assert (tmp_path / "queue").read_text() == queue
