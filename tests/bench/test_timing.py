@@ -43,7 +43,6 @@ WALL_CLOCK = {
     "bench/lifecycle/turn_table.py": "the age of tables that a killed launch left",
     "bench/study/folder.py": "when a file was set aside",
     "bench/tools/timeline.py": "when a timeline was recorded",
-    "slurm/check/measure.py": "a check's name, and the scheduler's own end of an allocation",
     "slurm/driver/allocation.py": "the scheduler's own end of an allocation",
     "slurm/driver/closing.py": "when a session began",
 }

@@ -81,6 +81,7 @@ def test_an_observer_is_told_of_every_part_of_a_step() -> None:
     Loop(config, Backend(), build_model(config, 10), samples, notes).step()
     passes = ["forward_done", "backward_done"]
     assert notes.said == [
+        "session_ready",
         "step_begin",
         "batch_ready",
         *passes,
@@ -100,7 +101,7 @@ def test_a_parameter_that_falls_out_of_use_fails_every_backend_alike(
     words = ["--backend", backend, "--transport", transport, "--world-size", "2", "--windows", "2"]
     words += ["--model", f"{TINY}:falls_out", "--dataset", "digits", "--image-size", "8"]
     done = bench(2, *words, "--batch-per-rank", "4", "--log-path", str(tmp_path / "run.jsonl"))
-    left = "2 parameter(s) without gradient in step 6, such as fades.weight: freeze them"
+    left = "2 parameter(s) without gradient in step 7, such as fades.weight: freeze "
     assert f"error: model={TINY}:falls_out left {left}" in done.stderr
     assert done.returncode == 2
     assert read_run(tmp_path / "run.jsonl").state == "failed"
