@@ -62,9 +62,6 @@ def start(
         launch = launching.discover(os.environ)
         rank = launch.rank
         config = read()
-        if config.alone:
-            launch, config = launching.apart(launch, config)
-            rank = launch.rank
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, os.environ)

@@ -19,7 +19,7 @@ from bench.study.limits import MIN_BLOCKS
 from bench.study.plan import Pairs, PlannedPoint, PlannedRun
 from bench.study.status import RunStatus
 from slurm.directives import Request
-from slurm.fit import CALIBRATIONS, START_S, Job, assumed_s, minutes
+from slurm.fit import START_S, Job, assumed_s, minutes
 from slurm.session import Work
 from slurm.speed import too_slow
 from slurm.together import together
@@ -84,14 +84,12 @@ def table(jobs: Sequence[Job], study: Study, request: Request, times: Times) -> 
 
 
 def node_hours(jobs: Iterable[Job], times: Times) -> float:
-    """Node-hours that jobs may well take; a calibration takes what a run of one rank does."""
+    """Node-hours that jobs may well take."""
     return sum(job.nodes * _seconds(job, times) / 3600 for job in jobs)
 
 
 def _seconds(job: Job, times: Times) -> float:
-    one_rank = {"backend": "single", "transport": "none", "world_size": 1}
-    calibrations = CALIBRATIONS * times.seconds(job.runs[0].config.model_copy(update=one_rank))
-    return START_S + sum(times.seconds(run.config) for run in job.runs) + calibrations
+    return START_S + sum(times.seconds(run.config) for run in job.runs)
 
 
 def _hours(value: float) -> str:

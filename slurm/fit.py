@@ -18,7 +18,6 @@ from slurm.site import Site
 PREFLIGHT_S = 300  # limit of the look at the launch: torch on all nodes, every transport once
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
 START_S = 60  # what a job usually takes before its first run
-CALIBRATIONS = 2
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def nodes_of(world_size: int, site: Site) -> int:
 
 def expected_s(job: Job, study: Study) -> int:
     """Seconds expected of a job by the study alone: a script must not depend on earlier runs."""
-    return START_S + (len(job.runs) + CALIBRATIONS) * assumed_s(study)
+    return START_S + len(job.runs) * assumed_s(study)
 
 
 def assumed_s(study: Study) -> int:

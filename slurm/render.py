@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.study.definition import Study
-from bench.study.plan import PlannedRun, calibration_of, points
+from bench.study.plan import PlannedRun
 from bench.study.rules import OWNED_FIELDS
 from slurm import directives
 from slurm.directives import Request
@@ -30,7 +30,7 @@ _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 
 # Not repeated on a run's line: the driver derives world size from RANKS and the log from ID, and
 # names the study once.
-_NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path", "alone"}
+_NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path"}
 
 
 def render_job(
@@ -45,7 +45,7 @@ def render_job(
     return _fill(
         templates / "job.sh.j2",
         **_around(study, site, folder, "run", _CURE_HERE),
-        **_runs(study, text, site, runs, None),
+        **_runs(study, text, site, runs),
         directives=[],
         job=None,
         launch_args=site.mpirun_args,
@@ -57,16 +57,12 @@ def render_batch(
 ) -> str:
     """The Slurm script of one job. Raises as `render_job`, and where the site forbids an option."""
     site = request.site
-    # at the baseline's batch, else at the smallest of the job
-    alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
-    batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
-    calibration = calibration_of(study, batch, job.block)
     # what the doctor is asked besides the cells
     doctor = _words(job.runs[0].config, ("threads", "dataset", "data_dir"))
     return _fill(
         templates / "job.sh.j2",
         **_around(study, site, folder, "submit", _CURE),
-        **_runs(study, text, site, job.runs, calibration),
+        **_runs(study, text, site, job.runs),
         directives=directives.directives(study, request, job),
         job=job,
         minutes=minutes(job, study, site, request.minutes),
@@ -104,26 +100,20 @@ def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> di
     return {"study": study, "site": site, "env": directives.exports(site), **words}
 
 
-def _runs(
-    study: Study, text: str, site: Site, runs: Runs, calibration: RunConfig | None
-) -> dict[str, object]:
-    """The runs and the calibration: what they share, and what each says on its own line."""
-    plain = [calibration] if calibration else []
-    configs = [*(run.config for run in _one_of_each(runs)), *plain]
+def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
+    """Say what the runs share, and what each says on its own line."""
+    configs = [run.config for run in _one_of_each(runs)]
     # all that [run] says, defaults too, lest a later default change them; what `single` is left out
     # of goes to each run's own line
     names = ("study", "study_sha256", *study.fields)
     shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
     of_cells = [name for name in study.fields if name not in shared]
-    every_gpu = ["--alone"] if site.node.gpus > 1 else []  # a plain process on each
-    alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *of_cells)
     launches = together(runs, study, site)
     return {
         "text": text.rstrip("\n"),
         "end_of_text": _end_of(text),
         "own_env": directives.own_env(site),
         "common": [shlex.join(configs[0].to_words(name)) for name in shared],
-        "calibration": shlex.join([*(w for c in plain for w in _words(c, alone)), *every_gpu]),
         "blocks": _blocks(launches, _lines(runs, [*OWNED_FIELDS, *of_cells])),
         "total": len(runs),
     }

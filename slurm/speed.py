@@ -85,12 +85,11 @@ def _work(config: RunConfig) -> tuple[object, ...]:
 
 
 def _measured(work: Work, config: RunConfig) -> list[float]:
-    """Images/s of a rank in runs and calibrations of the same work: this study's, else of the
+    """Images/s of a rank in runs of the same work: this study's, else of the
     first other one at the site that has any.
     """
     for folder in chain([work.folder.path], studies_at(work.folder.path, work.site.name)):
-        kinds = (logs_in(folder / kind) for kind in ("runs", "calibration"))
-        if rates := [rate for logs in kinds for rate in _rates(logs[:_MOST_LOGS], config)]:
+        if rates := list(_rates(logs_in(folder / "runs")[:_MOST_LOGS], config)):
             return rates
     return []
 

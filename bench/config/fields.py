@@ -258,9 +258,6 @@ class Fields(Options):
     )
     block: int | None = _count(_ORDER, None, "index of the block this run belongs to", least=0)
     position: int | None = _count(_ORDER, None, "place in its block's random order", least=0)
-    alone: bool = _field(
-        _PLAN, False, "each rank is a run by itself, on its own GPU, in a log named after its place"
-    )
     curves: Annotated[tuple[Curve, ...], BeforeValidator(split_commas)] = _field(
         _PLAN, (), "curves that this run is a point of, comma-separated: weak, strong, batch"
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 # name -> the value that changed nothing. CHANGELOG names the version that reads the others.
 RETIRED: Mapping[str, Any] = {
+    "alone": False,
     "checkpoint": False,
     "servers": None,
     "fusion_mib": None,

@@ -57,8 +57,6 @@ def _world(c: Derived) -> Iterator[str]:
         setting = f"world_size={c.world_size} transport={c.transport}"
         cure = f"use --backend {' or '.join(frameworks())}"
         yield f"backend={c.backend} is one process without transport, not {setting}; {cure}"
-    if transports and c.alone:
-        yield f"alone makes every rank one plain process, not backend={c.backend}; leave it out"
     if transports and c.transport == "none":
         yield f"backend={c.backend} needs a transport; {use}"
     if transports and c.transport not in transports:

@@ -20,18 +20,17 @@ def command(
     hosts: Sequence[str] = (),
     ranks_per_node: int = 1,
     cpus_per_rank: int | None = None,
-    first_rank: int = 0,
 ) -> list[str]:
     """The words before a program that start it in `ranks` ranks; `program` is the launcher's path.
 
-    srun takes as many of `hosts` as the ranks fill; ibrun counts its place from `first_rank`.
+    srun takes as many of `hosts` as the ranks fill.
     """
     start = str(program or launcher)
     match launcher:
         case "mpirun":
             return [start, *args, "-n", str(ranks)]
         case "ibrun":
-            return [start, "-n", str(ranks), "-o", str(first_rank), *args]
+            return [start, "-n", str(ranks), "-o", "0", *args]
         case "srun":
             per_node = min(ranks, ranks_per_node)
             nodes = -(-ranks // per_node)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.config import RunConfig, UsageError
+from bench.config import UsageError
 
 
 class WrongWorld(UsageError):
@@ -30,14 +30,6 @@ class Launch:
     def record(self) -> dict[str, object]:
         """The launch as plain values, for the run log."""
         return asdict(self)
-
-
-def apart(launch: Launch, config: RunConfig) -> tuple[Launch, RunConfig]:
-    """This rank as a world of its own, on the device of its place, and its log's own name."""
-    log = config.log_path
-    rank_log = log and log.with_name(f"{log.stem}-{launch.local_rank}{log.suffix}")
-    changes = {"alone": False, "log_path": rank_log}
-    return replace(launch, rank=0, size=1), config.model_copy(update=changes)
 
 
 class _Row(NamedTuple):

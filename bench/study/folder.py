@@ -5,9 +5,9 @@ jobs.jsonl           one line per job: script, time, blocks; locked by the job t
 job-001.sh, ...      the job scripts as executed; job-n004-b00-001.sh: of block 0 at 4 nodes
 job-report-001.sh    the job that writes the report when those have ended
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of one done again
-jobs/, calibration/  under Slurm: what jobs say of themselves; plain processes on every node
+jobs/                under Slurm: what jobs say of themselves
 collectives/         logs of `python -m bench collectives` on the same machine
-logs.tar.gz          instead, of a study that is done: job scripts, runs/, jobs/, calibration/, ...
+logs.tar.gz          instead, of a study that is done: job scripts, runs/, jobs/, ...
 SHIPPED              only in the studies that come with the project: nothing is added to them
 """
 

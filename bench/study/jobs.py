@@ -30,17 +30,14 @@ class JobRecord(BaseModel):
 
 
 class JobEvent(BaseModel):
-    """One line of jobs/JOB.jsonl: that the job began, calibrated a node, or ended."""
+    """One line of jobs/JOB.jsonl: that the job began or ended."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     event: _Text
     job: Annotated[JobNumber, BeforeValidator(str)] = ""
     restart: int = Field(0, ge=0, lt=2**63)
-    when: _Text = ""
-    node: _Text = ""
     reason: Annotated[_Text, AfterValidator(lambda text: " ".join(text.split()))] = ""
-    log: str = Field("", pattern=r"^[^/\x00]{0,255}$")
 
 
 def read_records(path: Path) -> list[JobRecord]:

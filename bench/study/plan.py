@@ -249,14 +249,6 @@ def config_of(study: Study, point: PlannedPoint) -> RunConfig:
         raise UsageError(f"{_in_words_of(study, str(error))} (at {point.name})") from None
 
 
-def calibration_of(study: Study, batch_per_rank: int, block: int) -> RunConfig:
-    """The plain process that a job runs on each of its nodes before and after its block."""
-    fields = study.fields_of(next(iter(study.variants), ""), alone=True)
-    of_the_run = {"seed": study.seed + block, "study": study.name, "block": block}
-    of_the_run |= {"study_sha256": study.sha256, "batch_per_rank": batch_per_rank}
-    return make_config({**fields, **of_the_run})
-
-
 def _in_words_of(study: Study, message: str) -> str:
     """A rule's message with the study's keys, run.precision, for fields and flags, --precision."""
 

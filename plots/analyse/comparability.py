@@ -13,8 +13,8 @@ import pandas as pd
 
 from bench.backends.catalogue import BUNDLED, CATALOGUE, USERS
 from bench.config import Role, RunConfig, fields_with
-from plots.read.calibrations import Facts as Facts  # of a run, by name
 
+Facts = Mapping[str, str]  # of a run, by name
 PER_BLOCK = fields_with(Role.PER_BLOCK)
 VARIED = fields_with(Role.WORK)  # what may differ inside one study
 EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every variant of these

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, resources, variants
-from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, PointRow, Table, describe
-from plots.read.calibrations import Calibration
+from plots.analyse.points import CURVES, NotCompared, Point, PointRow, Table, describe
 
 # from a process alone, which exchanges nothing
 _BASELINE_MAY_DIFFER = (
@@ -20,8 +18,6 @@ _BASELINE_MAY_DIFFER = (
     *comparability.EXCHANGE,
     comparability.OWN_CODE,
 )
-# nodes of a job may be of several kinds: a calibration is of the same ones
-_SAME_NODES_MAY_DIFFER = (*_BASELINE_MAY_DIFFER, "cpu")
 
 
 def throughput(table: Table) -> Iterator[PointRow]:
@@ -104,46 +100,6 @@ def _against(
     yield _scaled(curve, point, kind, baseline, before, after, few)
 
 
-def same_nodes(
-    good: Iterable[Calibration], table: Table, missing: list[NotCompared]
-) -> Iterator[PointRow]:
-    """Every distributed point against the plain processes that calibrated its nodes in its job.
-
-    Each block is divided by the calibration of its own allocation before blocks meet, so that the
-    speed of the nodes a block was given cancels. Step seconds are averaged over the point's nodes,
-    and over start and end.
-    """
-    calibrations: dict[tuple[str, int], list[Calibration]] = defaultdict(list)
-    for c in good:
-        calibrations[c.allocation, c.samples_per_step].append(c)
-    for curve, point, plain in distributed(table):
-        pair = f"{curve}: {describe(point)} against the calibration of the same nodes"
-        before, after = [], []
-        for block, mean in table.blocks[point].items():
-            batch = plain.samples_per_step
-            alone = _alone(calibrations.get((block.allocation, batch), ()), batch, mean)
-            if isinstance(alone, str):
-                missing.append(NotCompared(f"{pair}, {block.name}", alone))
-            else:
-                before.append(alone)
-                after.append(mean.step_seconds)
-        if before:
-            yield _scaled(curve, point, "same nodes", plain, before, after)
-
-
-def _alone(calibrations: Sequence[Calibration], batch: int, mean: BlockMean) -> float | str:
-    """Seconds of a step of one plain process on a block's own nodes, or why they are not known."""
-    nodes = {host: [c for c in calibrations if c.host == host] for host in mean.hosts}
-    if not calibrations:
-        return f"no usable calibration at {batch} images per step"
-    if lacking := [host for host, group in nodes.items() if not group]:
-        return f"no usable calibration of {', '.join(lacking)}"
-    facts = [c.facts for group in nodes.values() for c in group]
-    if other := comparability.differences(facts, mean.facts, _SAME_NODES_MAY_DIFFER):
-        return "; ".join(other)
-    return float(np.mean([np.mean([c.step_seconds for c in group]) for group in nodes.values()]))
-
-
 def _scaled(
     curve: str,
     point: Point,
@@ -156,9 +112,9 @@ def _scaled(
     """From step seconds of the baseline and the point, of the same blocks unless they are
     `unpaired`, and why.
 
-    `kind` is common (a plain process), own (the cell's one rank), or same nodes (their
-    calibration). The efficiency is T(p0)/T(p) for weak scaling and that over p for strong, the
-    speed-up p times it. The overhead T(p) - T(p0) has a meaning for weak scaling only.
+    `kind` is common (a plain process) or own (the cell's one rank). The efficiency is T(p0)/T(p)
+    for weak scaling and that over p for strong, the speed-up p times it. The overhead
+    T(p) - T(p0) has a meaning for weak scaling only.
     """
     weak, p = curve == "weak", point.world_size
     ratio = stats.welch_ratio if unpaired else _paired

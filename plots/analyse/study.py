@@ -29,13 +29,11 @@ from plots.analyse import (
 from plots.analyse.bound import bounds
 from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
-from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, PointRow, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
 from plots.analyse.trainings import summarise
 from plots.analyse.variants import Variant
-from plots.read.calibrations import Calibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +55,6 @@ class Analysis:
     varying: list[str]  # facts that differ though no point asks for it
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
-    calibrated: Calibrated | None
     exchange: Exchange | None
     bounds: list[PointRow]
     trained: list[PointRow]
@@ -117,10 +114,9 @@ class Analysis:
 
 def analyse(
     loaded: Loaded,
-    calibrations: Sequence[Calibration] | None = None,
     collectives: Sequence[Measured] = (),
 ) -> Analysis:
-    """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
+    """All numbers of a study with a usable run."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = coverage.planned(study), list[NotCompared]()
     facts = runs["facts"].tolist()
@@ -145,7 +141,6 @@ def analyse(
         + comparability.compute_env(facts),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
-        calibrated=None if calibrations is None else calibrate(calibrations, table),
         trained=sorted(summarise(runs), key=_single_first),
         served=sorted(served.summarise(runs), key=lambda s: s.point),
     )

@@ -14,7 +14,6 @@ from bench.record import Run, allocation
 from bench.record.user_code import folder_of
 from bench.study.definition import Study
 from bench.study.jobs import JobRecord, read_events
-from bench.study.plan import calibration_of
 from bench.study.status import difference
 from plots.read.runs import ATTEMPT, changed_study
 
@@ -26,8 +25,8 @@ _DIFFERS = 1e-9  # relative: another machine's last bits
 
 
 def is_log(path: str) -> bool:
-    """Whether a file of the folder is a log, of a run or of a calibration."""
-    return path.startswith(("runs/", "calibration/")) and path.endswith(".jsonl")
+    """Whether a file of the folder is the log of a run."""
+    return path.startswith("runs/") and path.endswith(".jsonl")
 
 
 def is_attempt(path: str) -> bool:
@@ -99,8 +98,6 @@ def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> 
     if written != name:
         return f"is of another run than its name says: it was written as {written}"
     wanted = planned.get(name.removesuffix(".jsonl"))
-    if path.startswith("calibration/"):
-        wanted = calibration_of(study, config.samples_per_rank, config.block or 0)
     if wanted is None:
         return "is of no run that study.toml plans; put it elsewhere"
     other = difference(wanted, config)

@@ -30,7 +30,7 @@ from plots.report import write as report
 SCHEMA = 1  # of the manifest
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
-    *("jobs/*", "calibration/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
+    *("jobs/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
 )
 _STAYS = {"study.toml", "jobs.jsonl"}  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")  # made afresh

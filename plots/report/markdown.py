@@ -12,8 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bench.backends.catalogue import label
-from bench.study.stats import ALPHA, EXACT, MIN_BLOCKS
-from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
+from bench.study.stats import EXACT, MIN_BLOCKS
 from plots.analyse.points import NotCompared
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
@@ -22,13 +21,8 @@ from plots.report import answer, methods, verdicts
 from plots.report.checks import checks, standing
 from plots.report.format import (
     Markdown,
-    clean,
-    code,
     count,
     escape,
-    interval,
-    percent,
-    ratio,
     rule,
     table,
 )
@@ -119,7 +113,6 @@ def _context(a: Analysis, drawn: Sequence[str]) -> dict[str, Any]:
         "provenance": _provenance(a.loaded),
         "methods": methods.paragraph(a),
         "limits": methods.limits(a),
-        "calibration": calibration(a.calibrated) if a.calibrated else (),
         "not_compared": list(_by_reason(a.not_compared)),
         "compiled": any(f.get("compile") == "True" for f in facts),
         "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
@@ -169,53 +162,3 @@ def _by_runs(name: str, recorded: Sequence[Mapping[str, str]]) -> str:
     if len(values) == 1:
         return next(iter(values))
     return " or ".join(f"{value} ({count(n, 'run')})" for value, n in values.most_common())
-
-
-def calibration(c: Calibrated) -> list[Markdown]:
-    """First things first; each rule stands beside what it found."""
-    bad = sum(not one.usable for one in c.all)
-    usable = f"usable: {count(len(c.all) - bad, 'calibration')}"
-    usable += f", **{bad} failed or are missing**." if bad else "."
-    return [*map(Markdown, (_slow(c), *_drift(c), usable))]
-
-
-def _slow(c: Calibrated) -> str:
-    rules = (
-        f"slow is a node whose median is more than {percent(FLOOR)} below the median node, as is "
-        f"{rule(MOST)} of its calibrations, with a modified z-score below -{MAX_SCORE} (Iglewicz & "
-        f"Hoaglin 1993); judged from {MIN_NODES} nodes on, each batch apart"
-    )
-    sizes = Counter(n.samples_per_step for n in c.nodes)
-    judged = {n.unit for n in c.nodes if sizes[n.samples_per_step] >= MIN_NODES}
-    rest = len({n.unit for n in c.nodes} - judged)
-    of = f"{len(judged)}, {rest} not judged" if judged and rest else f"{len(judged)}"
-    if not c.slow:
-        return f"Slow nodes: {f'none of {of}' if judged else f'not judged of {rest}'} ({rules})."
-    slow = [
-        f"{code(n.unit)} at {percent(n.relative)} of the median node" for n in c.nodes if n.slow
-    ]
-    exclude = clean(f"--exclude={','.join(c.slow)}").replace("`", "'")
-    cure = f'an option of sbatch, or `extra = ["{exclude}"]` under [access] of the site'
-    finding = f"**Slow nodes: {len(c.slow)} of {of}**: {'; '.join(slow)} ({rules})."
-    return f"{finding} Keep them out with `{exclude}`: {cure}."
-
-
-def _drift(c: Calibrated) -> list[str]:
-    if c.drift is None:
-        known = "no node has a usable calibration at the start and at the end of one job"
-        return [f"Drift: not known, {known}."]
-    finding = (
-        f"Drift inside jobs, images/s at the end over the start: {interval(c.drift, ratio)}, n = "
-        f"{c.drift.n} jobs (warned of beyond {percent(DRIFT_LIMIT)} where the interval excludes 1)."
-    )
-    if c.drifts:
-        cause = "Runs late in a block met other conditions; their order is random, so this is noise"
-        finding = f"**Warning:** {finding} {cause}."
-    warned = [
-        f"{escape(d.allocation)}: {code(d.most_node or '')} {ratio(d.most_ratio)}"
-        for d in c.jobs
-        if d.warn
-    ]
-    jobs = f"{len(warned)} of {len(c.jobs)} jobs a node changed by more than {percent(FLOOR)}"
-    jobs += f", beyond the noise of the others (level {percent(ALPHA)} for each job)"
-    return [finding] + ([f"**Warning:** in {jobs}: {'; '.join(warned)}."] if warned else [])

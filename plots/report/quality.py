@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.coverage import Gap
-from plots.analyse.nodes import Drift
 from plots.analyse.steady_state import Trend
-from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
 from plots.report.columns import Column
-from plots.report.format import code, ms, p_value, percent, rate, ratio
+from plots.report.format import code, ms, p_value, rate, ratio
 from plots.report.tables import BATCH, POINT, plain_median, with_interval
 
 RAW = (
@@ -73,46 +71,6 @@ TRENDS = (
     Column("holm_p", "Holm p", p_value),
     Column("changes"),
     Column(_trend, "flag", key=""),
-)
-
-NODES = (
-    Column("node"),
-    Column("unit", "node"),
-    Column("samples_per_step", "images per step"),
-    Column("images_per_s", "images/s, median", rate),
-    Column("relative", "of the median node", percent),
-    Column("score", "modified z", lambda z: f"{z:.1f}"),
-    Column("calibrations", "calibrations"),
-    Column("slow", "flag", lambda slow: "slow" if slow else "-"),
-)
-
-
-def _drift(d: Drift) -> str:
-    return "not judged" if d.warn is None else "drift" if d.warn else "-"
-
-
-DRIFT = (
-    Column("job", "job"),
-    Column("allocation", "allocation"),
-    Column("nodes", "nodes"),
-    Column("ratio", "end / start", ratio),
-    Column("most_node", "node that changed most"),
-    Column("most_ratio", "its end / start", ratio),
-    Column("warn"),
-    Column(_drift, "flag", key=""),
-)
-
-CALIBRATIONS = (
-    Column("job", "job"),
-    Column("allocation", "allocation"),
-    Column("when", " or ".join(WHEN)),
-    Column("node", "node", lambda node: node or "all"),
-    Column("host"),
-    Column("gpu"),
-    Column(lambda one: one.samples_per_step if one.usable else None, key="samples_per_step"),
-    Column(lambda one: one.images_per_s if one.usable else None, key="images_per_s"),
-    Column("reason", "reason", lambda reason: " ".join(reason.split())),
-    Column("log"),
 )
 
 NOT_COMPARED = (Column("pair", "pair", key="what"), Column("reason", "reason"))

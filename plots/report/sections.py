@@ -63,10 +63,6 @@ class Exhibit:
         return markdown_table(columns, rows[: self.most]) + end
 
 
-def _unusable(a: Analysis) -> Sequence[Any]:
-    return [one for one in a.calibrated.all if not one.usable] if a.calibrated else ()
-
-
 def _runs(a: Analysis) -> Sequence[Any]:
     return [*a.loaded.runs[_RUN].itertuples(index=False)]
 
@@ -106,17 +102,6 @@ _DETAILS = (
     Exhibit("Step times", quality.NOT_STEADY, _not_steady),
     Exhibit("Step times", quality.TRENDS, "trends"),
     Exhibit("Not compared", quality.NOT_COMPARED, "not_compared", marked=False),
-    Exhibit(
-        "Calibration", quality.NODES, "calibrated.nodes", most=24, overflow="calibration.csv"
-    ),
-    Exhibit("Calibration", quality.DRIFT, "calibrated.jobs"),
-    Exhibit("Calibration", tables.SCALING, "calibrated.scaling"),
-    Exhibit("Calibration", quality.CALIBRATIONS, _unusable, "calibrated.unusable"),
-    Exhibit(
-        "Calibration", quality.NOT_COMPARED, "calibrated.missing", "calibrated.no_scaling",
-        marked=False,
-    ),
-    Exhibit("", quality.CALIBRATIONS, "calibrated.all", "", csv="calibration.csv"),
     Exhibit("Raw logs", quality.RAW, _runs, prose="logs", most=500, overflow="runs.csv"),
     Exhibit("How each number is made", prose="made"),
 )  # fmt: skip
@@ -126,7 +111,7 @@ EXHIBITS = (*_PAGE, *(replace(one, folded=True) for one in _DETAILS))
 def summarised(a: Analysis, data: dict[str, Any]) -> None:
     """Put every table at its key, unrounded; what is None in `data` stays so."""
     for one in EXHIBITS:
-        place, _, name = one.place.replace("calibrated", "calibration").rpartition(".")
+        place, _, name = one.place.rpartition(".")
         home = data[place] if place else data
         if name and home is not None:
             home[name] = records(_all_columns(a, one), one.rows_of(a))

@@ -7,13 +7,11 @@ from functools import partial
 from typing import Any
 
 from bench.study.stats import Estimate
-from plots.analyse.comparability import is_emulated
 from plots.analyse.comparison import Comparison
 from plots.analyse.exchange import SHOWN
 from plots.analyse.points import PointRow
 from plots.analyse.sessions import apart
 from plots.analyse.study import Analysis
-from plots.read.calibrations import Calibration
 from plots.report.columns import Column
 from plots.report.format import (
     giga,
@@ -43,8 +41,6 @@ def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
     """With a column that says of each row whether compute slept in what it is made of."""
 
     def slept(row: Any) -> bool:
-        if isinstance(row, Calibration):
-            return is_emulated(row.facts)
         variant = getattr(getattr(row, "point", row), "variant", None)
         return bool(a.timelines) if variant is None else a.emulated(variant)
 

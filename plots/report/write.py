@@ -16,16 +16,14 @@ from bench.record.archive import logs_in
 from bench.study.collectives import read_each
 from bench.study.disk import write_whole
 from bench.study.folder import COLLECTIVES
-from plots.analyse import comparability
 from plots.analyse.runs import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.variants import words
-from plots.read import calibrations
 from plots.report import answer, figures, lead, sections
 from plots.report.axes import PRESETS
 from plots.report.checks import checks
-from plots.report.columns import csv_text, plain
+from plots.report.columns import csv_text
 from plots.report.figures import Picture
 from plots.report.format import file_names
 from plots.report.html import html
@@ -66,9 +64,8 @@ def analysed(folder: Path) -> Analysis:
     """A study's folder with all that lies in it. Raises UsageError where no log is usable."""
     loaded = load(folder)
     require(loaded, folder)
-    jobs = calibrations.read(folder, comparability.facts)
     sweeps = read_each(logs_in(folder / COLLECTIVES))
-    return analyse(loaded, jobs, sweeps)
+    return analyse(loaded, sweeps)
 
 
 def draw_one(
@@ -138,8 +135,6 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     study, blocks = a.loaded.study, a.loaded.study.blocks or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
     frame["variant"] = frame["variant"].map(words)
-    c = a.calibrated
-    nodes = c and {"slow_nodes": c.slow, "drift": plain(c.drift), "drift_warning": c.drifts}
     data = {
         "schema": SCHEMA,
         "study": {
@@ -151,7 +146,6 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "emulated": a.timelines,
         "machine": machine(a.loaded.host),
         "workload": workload(a),
-        "calibration": nodes,
         "exchange": a.exchange and {},
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,

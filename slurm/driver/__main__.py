@@ -62,7 +62,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
     folder.check_not_shipped()
     folder.check_not_archived()
-    for name in ("runs", "jobs", "calibration"):
+    for name in ("runs", "jobs"):
         (options.study_dir / name).mkdir(parents=True, exist_ok=True)
     folder.keep_study(options.study)
     job = SlurmJob(options, common, launches, Diary(options.study_dir, options.job))

@@ -18,19 +18,19 @@ from bench.launch import launcher
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
-from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
+from slurm.driver.closing import Diary, NoRoom, is_ok
 from slurm.driver.job import LocalJob
 from slurm.driver.launches import LaunchLines, RunLine
 from slurm.driver.options import JobOptions
 from slurm.driver.outputs import complain, first_error
-from slurm.driver.steps import Ended, Step
+from slurm.driver.steps import Ended
 from slurm.fit import PREFLIGHT_S
 
 _MOST_RESTARTS = 3
 
 
 class SlurmJob(LocalJob):
-    """Looks at the launch first, calibrates every node before and after, and keeps to its time."""
+    """Looks at the launch first, and keeps to its time."""
 
     verb = "submit"
     grace_s = 30.0
@@ -51,10 +51,8 @@ class SlurmJob(LocalJob):
                 raise UsageError(f"job {other} is at work on the same runs")
         self.hosts, self.end_s = _hosts(self.options.nodes), end_s(self.options.minutes)
         self._preflight()
-        self._calibrate("start")
         self._set_parted_aside()
         self.run_all()
-        self._calibrate("end")
         counts = f"{self.failed} failed, {self.left} left for the next job"
         print(f"{self._why()}: {len(self.lines)} runs, {counts}", flush=True)
         return 1 if self.failed or self.left else 0
@@ -87,13 +85,12 @@ class SlurmJob(LocalJob):
         if wrong and '"type": "WrongWorld"' not in log.read_text(errors="replace"):
             raise UsageError(f"{line.id}: {first_error(out)}")
 
-    def launch(self, ranks: int, shared: bool = False, first: int = 0) -> list[str]:
+    def launch(self, ranks: int, shared: bool = False) -> list[str]:
         """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
-        options, per_node = self.options, self.options.ranks_per_node
-        place: dict[str, Any] = {"ranks_per_node": per_node}
+        options = self.options
+        place: dict[str, Any] = {"ranks_per_node": options.ranks_per_node}
         place["cpus_per_rank"] = options.cpus_per_rank
-        place["hosts"] = self.hosts[first:]
-        place["first_rank"] = first * per_node
+        place["hosts"] = self.hosts
         # or a step would wait until the one before has left its cores
         overlap = ["--overlap"] if shared and options.launcher == "srun" else []
         return launcher.command(
@@ -157,33 +154,6 @@ class SlurmJob(LocalJob):
                 if re.match(r"failure |.*[Ee]rror: ", line):
                     complain(line)
             raise UsageError(f"the {name} ended with exit code {ended.code}, see {out}")
-
-    def _calibrate(self, when: str) -> None:
-        """A plain process on every node, or every GPU, at once: baseline, slow ones and drift."""
-        if self.steps.stopped is not None or not self._has_time():
-            print(f"calibration at the {when}: no time left", flush=True)
-            self.diary.tell("calibration", when=when, reason="no time left")
-            return
-        print(f"calibration at the {when}, on {len(self.hosts)} node(s)", flush=True)
-        before, apart = oom_kills(), "--alone" in self.options.calibration
-        ranks = self.options.ranks_per_node if apart else 1
-        started: list[tuple[str, Path, Step]] = []
-        for index, host in enumerate(self.hosts):
-            log = self.folder / "calibration" / f"{self.names}-{when}-{host}.jsonl"
-            launch = self.launch(ranks, first=index)
-            command = [*launch, *self.bench, *self.common, *self.options.calibration]
-            command += ["--log-path", str(log)]
-            step = self.steps.start(command, log.with_suffix(".out"), self.options.limit_s)
-            started.append((host, log, step))
-        for host, whole, step in started:
-            ended = self.steps.wait(step)
-            of_ranks = [whole.with_name(f"{whole.stem}-{place}.jsonl") for place in range(ranks)]
-            for log in of_ranks if apart else [whole]:
-                self.close(log, whole.with_suffix(".out"), ended, before)
-                self.diary.tell("calibration", when=when, node=host, log=log.name)
-                if not is_ok(log):
-                    code = f"failed, exit code {ended.code}"
-                    print(f"calibration at the {when} on {host}: {code}", flush=True)
 
 
 def check_allocation(options: JobOptions) -> None:

@@ -47,6 +47,5 @@ class JobOptions(Options):
     requeue: bool = option(False, "let Slurm start the job again for what is left")
     cells: _Words = option((), "tried before the first run")
     preflight: _Words = option((), "other options of the doctor")
-    calibration: _Words = option((), "options of one plain process")
     report: bool = option(False, "write the report, and run nothing")
     again: _Words = option((), "of `-m slurm`: submits the next launches, if any")

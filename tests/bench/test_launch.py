@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.backends.catalogue import frameworks
-from bench.config import RunConfig, UsageError
-from bench.launch import world
+from bench.config import UsageError
 from bench.launch.world import (
     Launch,
     agent_store,
@@ -169,15 +167,3 @@ def test_where_ranks_meet(tmp_path: Path) -> None:
     assert meeting_folder(here, None, Path("/logs/a.jsonl")).is_dir(), "a node needs no shared one"
     with pytest.raises(UsageError, match="--rendezvous-dir"):
         meeting_folder(apart, None, None)
-
-
-def test_ranks_that_are_alone_are_plain_runs_with_devices_and_logs_of_their_own() -> None:
-    config = RunConfig(batch_per_rank=8, alone=True, log_path=Path("a/n1.jsonl"))
-    launch, own = world.apart(discover(MPIRUN), config)
-    there = discover(MPIRUN)
-    assert (launch.rank, launch.size) == (0, 1)
-    assert (launch.local_rank, launch.local_size) == (there.local_rank, there.local_size)
-    log = Path(f"a/n1-{there.local_rank}.jsonl")
-    assert own == RunConfig(batch_per_rank=8, log_path=log), "the log tells of a plain process"
-    with pytest.raises(ValueError, match="alone makes every rank one plain process, not backend="):
-        RunConfig(backend=frameworks()[0], batch_per_rank=8, alone=True)

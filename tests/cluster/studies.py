@@ -127,9 +127,6 @@ class Tiny:
     def stop_in_first_run(self) -> None:
         """Return once the job's first run is held in the middle."""
         first, *_ = self._lines()
-        self._until(
-            first.with_suffix(".out"), ""
-        )  # not before: the calibration would be held as well
         self.hold.touch()
         self._until(first, '"event": "start"')
 

@@ -6,7 +6,7 @@
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=24
 #SBATCH --gpus-per-node=4
-#SBATCH --time=00:20:00
+#SBATCH --time=00:15:00
 #SBATCH --exclusive
 #SBATCH --signal=B:USR1@120
 #SBATCH --open-mode=append
@@ -14,7 +14,7 @@
 #SBATCH --no-requeue
 #
 # Study 'smoke' on OSC Cardinal, H100 nodes (site 'cardinal'; from documentation (read November 2026), not run there):
-# block 0 at 2 node(s), 2 runs, about 4 min.
+# block 0 at 2 node(s), 2 runs, about 3 min.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
@@ -101,11 +101,10 @@ JOB=(
   --nodes=2
   --ranks-per-node=4
   --cpus-per-rank=24 # as Slurm counts CPUs
-  --minutes=20
+  --minutes=15
   --lead-s=180 # kept free at the end: --signal above, which may come a minute early
   --cells='ddp/nccl horovod/nccl' # tried before the first run
   --preflight='--threads 1 --dataset digits'
-  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 0 --block 0 --alone' # a plain process on every GPU, before and after
 )
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'

@@ -11,7 +11,7 @@
 #SBATCH --requeue
 #
 # Study 'smoke' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
-# block 0 at 2 node(s), 2 runs, about 4 min.
+# block 0 at 2 node(s), 2 runs, about 3 min.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
@@ -104,7 +104,6 @@ JOB=(
   --requeue # the same job again for what is left, three times at most
   --cells='ddp/gloo horovod/gloo' # tried before the first run
   --preflight='--threads 1 --dataset digits'
-  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 0 --block 0' # a plain process on every node, before and after
 )
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'

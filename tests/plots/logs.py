@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -203,15 +203,12 @@ def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02, more: str = 
 
 @dataclass
 class Job:
-    """A job under Slurm: its nodes with the slowdown of each, and what its calibrations meet."""
+    """A job under Slurm: its nodes with the slowdown of each, of one block."""
 
     id: str
     block: int
     nodes: Mapping[str, float]
-    drift: float = 1.0  # seconds at the end over those at the start
     restart: int = 0
-    fail: Sequence[tuple[str, str]] = ()  # (when, node) of calibrations that failed
-    rounds: Sequence[str] = ("start", "end")
 
     @property
     def name(self) -> str:
@@ -235,42 +232,17 @@ class Job:
         return host(world_size, ranks=ranks, job=job)
 
 
-def calibrated(job: Job, when: str, node: str, log: str) -> str:
-    """What a job says of one calibration."""
-    said = {"event": "calibration", "job": job.id, "restart": job.restart}
-    return json.dumps({**said, "when": when, "node": node, "log": log}) + "\n"
-
-
 def in_job(
     folder: Path,
     job: Job,
     runs: Mapping[str, tuple[int, float]],
-    noise: np.random.Generator | None = None,
-    sd: float = 0.0,
 ) -> None:
-    """A job's runs, {cell: (ranks, slowdown)}, as slow as their slowest node, and calibrations."""
-
-    def own() -> float:
-        return 1.0 if noise is None else float(np.exp(noise.normal(0, sd)))
-
+    """Write a job's runs, {cell: (ranks, slowdown)}, as slow as their slowest node."""
     for cell, (world_size, slowdown) in runs.items():
         run = config(cell, world_size, 16, job.block, seed=job.block)
         true = 0.1 * slowdown * max(list(job.nodes.values())[:world_size])
         name = f"{job.id}-{job.restart}-{job.block}-{cell.replace('/', '-')}-{world_size}.jsonl"
-        write(folder / "runs" / name, run, true * own(), noise, provenance=job.place(world_size))
-    (folder / "jobs").mkdir(exist_ok=True)
-    with (folder / "jobs" / f"{job.name}.jsonl").open("a") as said:
-        for when in job.rounds:
-            for node, slowdown in job.nodes.items():
-                name = f"{job.name}-{job.id}-{job.restart}-{when}-{node}.jsonl"
-                true = 0.1 * slowdown * (job.drift if when == "end" else 1.0) * own()
-                provenance = replace(job, nodes={node: slowdown}).place(1)
-                end = {"status": "failed: loss is nan"} if (when, node) in job.fail else None
-                run = config("single", 1, 16, job.block, seed=job.block, curves=())
-                write(
-                    folder / "calibration" / name, run, true, noise, provenance=provenance, end=end
-                )
-                said.write(calibrated(job, when, node, name))
+        write(folder / "runs" / name, run, true, provenance=job.place(world_size))
 
 
 def page(folder: Path, out: Path | None = None) -> str:

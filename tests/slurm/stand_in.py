@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.config import RunConfig, parse_argv
-from bench.launch.world import Launch, apart
 from bench.record import CHECKS, SCHEMA, RunLog
 
 SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
@@ -271,11 +270,6 @@ def main(argv: list[str]) -> None:
         print("-- 1 ok, 0 warning, 0 failure")
         return
     config = parse_argv(argv[argv.index("bench") + 1 :])
-    if config.alone:
-        for place in range(int(os.environ.get("STAND_IN_GPUS", "1"))):
-            launch = Launch("srun", place, 1, place, 1, "")
-            complete(apart(launch, config)[1])
-        return
     BEHAVIOURS[json.loads(os.environ["STAND_IN"]).get(str(config.position), "ok")](config)
 
 

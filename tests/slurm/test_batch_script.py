@@ -92,7 +92,7 @@ class BatchJob:
         return (self.script.parent / "scontrol.said").exists()
 
 
-def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
+def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
     job = BatchJob(tmp_path)
     code, out, err = job.finish()
     assert (code, err) == (0, "")
@@ -100,50 +100,14 @@ def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == "preflight of ddp/gloo on 4 rank(s)"
     assert lines[1] == "preflight of horovod/gloo on 4 rank(s)"
-    lines = lines[1:]
-    assert lines[1] == "calibration at the start, on 2 node(s)"
     assert lines[2:6] == [f"[{n}/4] {run.id}" for n, run in enumerate(job.runs, start=1)]
-    assert lines[6:] == [
-        "calibration at the end, on 2 node(s)",
-        "complete: 4 runs, 0 failed, 0 left for the next job",
-    ]
-    assert {path.name for path in (job.folder / "calibration").glob("*.jsonl")} == {
-        f"n002-b00-77-0-{when}-{host}.jsonl" for when in ("start", "end") for host in HOSTS
-    }
+    assert lines[6:] == ["complete: 4 runs, 0 failed, 0 left for the next job"]
     assert (job.folder / "study.toml").read_text() == job.text
-    begin, *calibrations, end = job.said()
-    assert [(c["when"], c["node"], c["job"], c["restart"]) for c in calibrations] == [
-        (when, host, "77", 0) for when in ("start", "end") for host in HOSTS
-    ]
-    assert {c["log"] for c in calibrations} == {
-        path.name for path in (job.folder / "calibration").glob("*.jsonl")
-    }
+    begin, end = job.said()
     same = {"job": "77", "restart": 0}
     assert begin.items() >= {"event": "begin", "nodes": "r[1-2]", **same}.items()
     assert end == {"event": "end", "reason": "complete", "failed": 0, "left": 0, "code": 0, **same}
     assert not job.requeued()
-
-
-def test_a_calibration_sees_every_gpu_of_a_node(tmp_path: Path) -> None:
-    """Two GPUs a node, of which one is lost."""
-    gpus = {"node__gpus": 2, "node__vendor": "cuda", "transport": "nccl"}
-    job = BatchJob(tmp_path, changes=gpus)
-    code, out, _ = job.finish(STAND_IN_GPUS="1")
-    assert (code, job.states()) == (0, ["ok"] * 4)
-    told = [c for c in job.said() if c["event"] == "calibration"]
-    assert [(c["when"], c["node"], c["log"]) for c in told] == [
-        (when, host, f"n002-b00-77-0-{when}-{host}-{gpu}.jsonl")
-        for when in ("start", "end")
-        for host in HOSTS
-        for gpu in (0, 1)
-    ]
-    logs = {path.name: read_run(path) for path in (job.folder / "calibration").glob("*.jsonl")}
-    assert {name: run.state == "ok" for name, run in logs.items()} == {
-        c["log"]: c["log"].endswith("-0.jsonl") for c in told
-    }
-    assert out.count("failed, exit code 0") == 4
-    step = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text()
-    assert "--nodes=1 --nodelist=r2 --ntasks=2 --ntasks-per-node=2" in step
 
 
 def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
@@ -156,9 +120,6 @@ def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
             "stdin /dev/null",
             f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {same} {env}",
         ]
-    calibration = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text()
-    plain = f"mpirun --nodes=1 --nodelist=r2 --ntasks=1 --ntasks-per-node=1 {same} {env}"
-    assert calibration.splitlines()[1] == plain
     out = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
     assert out.read_text().splitlines()[-2] == (
         "doctor --backend ddp --transport gloo --world-size 4 --threads 1 --dataset digits "
@@ -212,9 +173,6 @@ def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
     code, out, _ = job.finish(SLURM_JOB_END_TIME=soon)
     assert code == 1
     assert job.states() == ["planned"] * 4
-    assert out.splitlines()[2] == "calibration at the start: no time left"
-    left_out = [(c["when"], c["reason"]) for c in job.said()[1:-1]]
-    assert left_out == [(when, "no time left") for when in ("start", "end")]
     assert out.splitlines()[-1] == "no time for more: 4 runs, 0 failed, 4 left for the next job"
     assert not job.requeued()  # it would not come further
 
@@ -312,8 +270,6 @@ def test_ibrun_takes_ranks_and_an_offset(tmp_path: Path) -> None:
     assert len(job.runs) == 4
     out = job.runs[0].log.with_suffix(".out").read_text().splitlines()[1]
     assert out.startswith(f"mpirun -n 2 -o 0 {sys.executable} -m bench ")
-    second = (job.folder / "calibration" / "n002-b00-77-0-end-r2.out").read_text().splitlines()[1]
-    assert second.startswith(f"mpirun -n 1 -o 1 {sys.executable} -m bench ")
 
 
 def test_without_an_end_time_slurm_is_asked_for_it(tmp_path: Path) -> None:
@@ -337,7 +293,6 @@ def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> N
     assert code == 1
     assert job.states() == ["failed"] * 4
     assert out.splitlines()[-1] == "complete: 4 runs, 4 failed, 0 left for the next job"
-    assert "calibration at the start on r1: failed, exit code 0" in out
 
 
 def test_a_full_disk_stops_the_job_in_one_line_and_loses_nothing(tmp_path: Path) -> None:
@@ -371,14 +326,12 @@ def report_job(folder: Path, job_id: str = "78") -> tuple[int, str, str]:
 
 
 def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> None:
-    """The whole way: job, calibrations, report; one run failed, which is a gap."""
+    """The whole way: job and report; one run failed, which is a gap."""
     job = BatchJob(tmp_path, {0: "fail"})
     assert job.finish()[0] == 1
     code, _, err = report_job(tmp_path)
     assert (code, err) == (0, "")
     text = (job.folder / "report.md").read_text()
-    assert "usable: 4 calibrations." in text
-    assert "Slow nodes: not judged of" in text
     assert "## Gaps" in text
     lines = (job.folder / "jobs" / "report.jsonl").read_text().splitlines()
     said = [(e["event"], e["job"], e.get("reason")) for e in map(json.loads, lines)]

@@ -49,13 +49,13 @@ def test_node_hours_are_jobs_times_nodes_times_time() -> None:
     study, runs = smoke()
     site = read_site("testcluster")
     made = jobs(runs, site)
-    # 5 runs on one node and 2 on two, with two calibrations each of 45 s, and 60 s to start
-    expected = 2 * (1 * (60 + 7 * 45) + 2 * (60 + 4 * 45)) / 3600
+    # 5 runs on one node and 2 on two, of 45 s each, and 60 s to start
+    expected = 2 * (1 * (60 + 5 * 45) + 2 * (60 + 2 * 45)) / 3600
     assert node_hours(made, run_times(study, [], [])) == pytest.approx(expected)
     assert table(made, study, Request(site), run_times(study, [], [])) == [
         "    1 node(s):   2 jobs,   10 runs, at most 20 min each, about 0.2 node-h",
-        "    2 node(s):   2 jobs,    4 runs, at most 15 min each, about 0.3 node-h",
-        "4 jobs, about 0.5 node-h, at most 1.7 node-h (45 s a run assumed)",
+        "    2 node(s):   2 jobs,    4 runs, at most 15 min each, about 0.2 node-h",
+        "4 jobs, about 0.3 node-h, at most 1.7 node-h (45 s a run assumed)",
     ]
 
 

@@ -59,17 +59,6 @@ def test_a_speed_of_the_site_file_wins_and_a_measured_one_before_it(tmp_path: Pa
     assert "images/s, measured there in 1 run; use" in speed.too_slow(work(tmp_path, limit_s=1))
 
 
-def test_a_calibration_of_another_study_at_the_site_tells_the_speed(tmp_path: Path) -> None:
-    first, other = work(tmp_path, limit_s=3), tmp_path / "results" / "other"
-    calibration = other / "calibration" / "n001-b00-7-0-start-r1.jsonl"
-    calibration.parent.mkdir(parents=True)
-    single = next(s.run.config for s in first.statuses if s.run.config.backend == "single")
-    complete(single.model_copy(update={"log_path": calibration}))
-    assert CORE in speed.too_slow(first)
-    (other / "jobs.jsonl").write_text('{"blocks": 2, "site": "local"}\n')
-    assert "measured there in 1 run" in speed.too_slow(first)
-
-
 def test_a_dry_run_tells_what_cannot_end(call: Calls, tmp_path: Path) -> None:
     site = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('"testcluster"', '"slow"')
     (tmp_path / "slow.toml").write_text(f"images_per_s = 0.1\n{site}")

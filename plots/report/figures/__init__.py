@@ -23,7 +23,7 @@ from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, beside
 from plots.report import answer
 from plots.report.axes import PRESETS, Preset, drawn_as
-from plots.report.figures import curves, exchange, nodes, ratio, steps, trainings
+from plots.report.figures import curves, exchange, ratio, steps, trainings
 from plots.report.figures.hover import with_names
 from plots.report.figures.style import STYLE, drawing
 from plots.report.format import file_names
@@ -88,9 +88,6 @@ def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     key = attrgetter("point.variant", "point.world_size", "point.samples_per_rank")
     for page, name in file_names("steps", sorted(map(key, rows))):
         yield name, partial(steps.draw, a, [r for r in rows if key(r) == page])
-    batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
-    for (batch,), name in file_names("calibration", batches):
-        yield name, partial(nodes.draw, a, batch)
 
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:

@@ -10,7 +10,6 @@ from bench.study.files import read_study
 from bench.study.plan import (
     PlannedPoint,
     PlannedRun,
-    calibration_of,
     launches,
     orders,
     plan,
@@ -182,7 +181,6 @@ def test_cells_of_a_block_share_their_seed_and_blocks_differ(tmp_path: Path) -> 
 def test_every_run_names_the_study_as_planned(tmp_path: Path) -> None:
     study = small(tmp_path)
     assert {run.config.study_sha256 for run in flat(plan(study, 2, RUNS))} == {study.sha256}
-    assert calibration_of(study, 8, 0).study_sha256 == study.sha256
     free = {"time_limit_s": "time_limit_s = 99\nexpected_run_s = 9\nmargin = 0.02"}
     assert small(tmp_path, **free).sha256 == study.sha256  # a default that is written is none
     fixed = ("seed = 8", "blocks = 4", 'question = "Is it?"', "windows = 3", "batch_per_rank = 4")
