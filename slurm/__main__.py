@@ -71,7 +71,7 @@ class Render(StudyOptions):
         scripts = {job.id: work.batch_script(job) for job in wanted}
         if self.out:
             scripts[REPORT] = work.report_script()
-        _say("\n".join(lines(work, self.noise)))
+        _say("\n".join(lines(work)))
         if self.out is None:
             _say(f"this script: {chosen.id}; --job names another, --out FOLDER writes all")
             print(scripts[chosen.id], end="")
@@ -165,7 +165,7 @@ class Submit(ClusterOptions):
         from slurm.cost import lines
 
         if work.jobs:
-            print(*lines(work, self.noise), sep="\n")
+            print(*lines(work), sep="\n")
             if not self.no_report:
                 price = f"1 node, at most {report_minutes(work.site)} min"
                 print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")

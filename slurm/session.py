@@ -48,7 +48,7 @@ def _node_counts(text: object) -> object:
 
 
 # meaningless without a scheduler
-OF_JOBS = ("minutes", "account", "reservation", "noise")
+OF_JOBS = ("minutes", "account", "reservation")
 
 
 class StudyOptions(Command):
@@ -75,12 +75,11 @@ class StudyOptions(Command):
     )
     account: str = option("", "project that is charged, where the site wants one")
     reservation: str = option("", "of nodes, in which the jobs shall run")
-    noise: float | None = option(None, "paired sd, 0.01 is 1 %; default: as measured", ge=0, le=10)
 
     def words(self) -> list[str]:
         """The same on a command line; launches begun are on record in the study's folder."""
         words = [self.study, "--site", self.site]
-        for name in ("results", "nodes", "time_limit_s", *(n for n in OF_JOBS if n != "noise")):
+        for name in ("results", "nodes", "time_limit_s", *OF_JOBS):
             if (value := getattr(self, name)) and value != RESULTS:
                 words += self.to_words(name)
         return words

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.config import Transport
-from bench.study.definition import Broken, Float, StrictTable
+from bench.study.definition import Broken, StrictTable
 from slurm import tables
 from slurm.tables import WORD, OneLine, Word
 
@@ -41,12 +41,6 @@ class Site(StrictTable):
     notes: tuple[OneLine, ...] = Field((), description="printed into every job script")
     access: tables.Access = Field(tables.Access(), description="where jobs go and who pays")
     directives: tables.Directives = Field(tables.Directives(), description="what sbatch refuses")
-    noise: Float | None = Field(
-        None, gt=0, le=1, description="paired sd for the price, 0.02 is 2 %"
-    )
-    images_per_s: Float | None = Field(
-        None, gt=0, description="of one rank, to see what fits a time limit; default: as measured"
-    )
     node: tables.NodeHardware = Field(tables.NodeHardware(), description="one node")
     gpu: tables.Gpu = Field(tables.Gpu(), description="how GPUs are asked for")
     cpu: tables.CpuLayout = Field(tables.CpuLayout(), description="what a rank gets of the CPUs")

@@ -66,15 +66,6 @@ def whole_bytes(data: bytes) -> int:
     return len(data)  # written by hand, without a line end
 
 
-def studies_at(folder: Path, site: str) -> Iterator[Path]:
-    """Folders of the studies beside `folder` whose jobs went to this site."""
-    for record in sorted(folder.parent.glob("*/jobs.jsonl")):
-        with suppress(UsageError, OSError):  # not this study's fault
-            at_site = any(job.site == site for job in read_records(record))
-            if at_site and record.parent != folder:
-                yield record.parent
-
-
 def read_events(text: bytes) -> Iterator[JobEvent]:
     """What a job said of itself; a line that a kill has torn, or that is no event, says nothing."""
     for line in text.splitlines():
