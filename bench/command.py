@@ -25,7 +25,6 @@ from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
-from bench.record.quiet import NOISY, Watch
 from bench.record.unfinished import set_aside
 from bench.streams import say
 
@@ -111,13 +110,8 @@ def _live(
             say(opening_line)
         on_interrupt(ending.signalled)
         Watchdog(pulse, ending, config.stall_timeout_s).start()
-        # a study's driver looks once, before its first run
-        watch = Watch() if launch.rank == 0 and config.study is None else None
         # torch: after the threads are set and the input is known to be good
-        run = load(turns)
-        if watch and (others := watch.others()) and others.noisy:
-            say(f"warning: {others}; above {100 * NOISY:g} % a report calls a run disturbed")
-        passed = run(config, launch, log, pulse)
+        passed = load(turns)(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
     log_kept = launch.rank > 0 or ending.find_log()

@@ -62,11 +62,12 @@ def find_launcher(hostfile: str) -> None:
 
 
 def warn_if_busy() -> None:
-    """Say on standard error what else works here, before the first run of a study."""
-    others = quiet.look(_LOOK_S)
-    if others is not None and others.noisy:
-        cure = f"above {100 * quiet.NOISY:g} % a report calls a run disturbed: end it, or run later"
-        print(f"warning: {others}; {cure}", file=sys.stderr, flush=True)
+    """Say on standard error, before the first run of a study, if other processes work here."""
+    share = quiet.look(_LOOK_S)
+    if share is not None and share > quiet.NOISY:
+        took = f"other processes take {100 * share:.0f} % of this machine's processor time"
+        rule = f"above {100 * quiet.NOISY:g} % a report calls a run disturbed"
+        print(f"warning: {took}; {rule}: end them, or run later", file=sys.stderr, flush=True)
 
 
 def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None:

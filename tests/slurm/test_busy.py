@@ -22,4 +22,4 @@ def test_a_busy_machine_is_said_before_the_first_run() -> None:
     assert (done.returncode, done.stdout) == (0, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: other processes take ")
-    assert line.endswith("above 2 % a report calls a run disturbed: end it, or run later")
+    assert line.endswith("above 2 % a report calls a run disturbed: end them, or run later")
