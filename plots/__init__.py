@@ -30,14 +30,13 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; from
       the last rank's end of a step to that of the next; empty below 20 and 100 steps),
       `steps` and `windows` (timed), `input_share` (of the time, waiting for batches)
-    - how sure: `judged` (false: too few steps to tell whether it was steady), `steady`,
-      `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the steps over the first,
-      minus 1), `last_over_first` (seconds of a step, last window over first),
-      `first_step_over_rest` and `lead_in_over_rest` (the same: a window's first step, and those
-      before it, over its others), `outlier_steps`, `others_share` (of a node's processor time, by
-      other processes or stolen), `busy_share` (of the timed windows, cores of the busiest host at
-      work), `turns` (taken, or why not), `exit_code`, `gradient_bytes`, `parameters_sha256` (at the
-      end), `parity_not_proven` (tensors whose parity no rank could show)
+    - how sure: `judged` (false: too few steps to tell whether it was steady), `last_over_first`
+      (seconds of a step, last window over first), `first_step_over_rest` and `lead_in_over_rest`
+      (the same: a window's first step, and those before it, over its others),
+      `others_share` (of a node's processor time, by other processes or stolen), `busy_share` (of
+      the timed windows, cores of the busiest host at work), `turns` (taken, or why not),
+      `exit_code`, `gradient_bytes`, `parameters_sha256` (at the end), `parity_not_proven` (tensors
+      whose parity no rank could show)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """

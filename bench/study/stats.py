@@ -238,16 +238,6 @@ def decide(interval: tuple[float, float], margin: float) -> Verdict:
     return "faster" if low > 1 or high < 1 else "not settled"
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjustment of p values, in the order given (Holm 1979)."""
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted, running = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        running = max(running, (len(p_values) - rank) * p_values[i])
-        adjusted[i] = min(1.0, running)
-    return adjusted
-
-
 def median_interval_ranks(n: int) -> tuple[int, int] | None:
     """1-based ranks around the median, by binomial tails (Le Boudec 2010, A.1); None for n <= 5."""
     low = int(np.sum(special.bdtr(np.arange(n // 2), n, 0.5) <= ALPHA / 2))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +19,6 @@ from plots.analyse import (
     comparability,
     resources,
     served,
-    steady_state,
     trainings,
     variants,
 )
@@ -41,10 +39,7 @@ def row_of(run: Run, study: Study) -> RunRow:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
-    steps, before = (
-        np.concatenate([np.empty(0), *map(_of_the_job, run.steps(phase))])
-        for phase in ("window", "warmup")
-    )
+    steps = np.concatenate([np.empty(0), *map(_of_the_job, run.steps("window"))])
     of_the_arm = study.arms.get(config.arm or "", ())
     of_variants = variants.fields_of(study)
     facts = comparability.facts(config, run.host, run.end, run.workload, of_the_arm, of_variants)
@@ -66,8 +61,6 @@ def row_of(run: Run, study: Study) -> RunRow:
         "timeline": _timeline(facts),
         "facts": facts,
         "recorded": _recorded(run.host),
-        # many runs: half the size
-        "sequence": np.concatenate([before, steps]).astype(np.float32),
         "parts": breakdown.parts_of(run),
         "trainings": trainings.of_run(run),
         "served": served.of_run(run),
@@ -110,7 +103,6 @@ def _measured(run: Run, steps: np.ndarray) -> RunRow:
         "last_over_first": last / first,
         **_beginnings(run),
         "judged": len(steps) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
-        **asdict(steady_state.judge(steps)),
         "input_share": _input_share(run),
         "others_share": others_share(run),
         "busy_share": _busy_share(run),

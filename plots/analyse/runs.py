@@ -36,7 +36,7 @@ from plots.read.runs import (
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
-    *("recorded", "sequence", "parts", "trainings", "served", "resources"),
+    *("recorded", "parts", "trainings", "served", "resources"),
     *("machines", "exchanged_bytes"),
     *("renamed", "study_sha256", "processes", "took_turns_in"),
     *(*CLOCK, *fields_with(Role.APART)),

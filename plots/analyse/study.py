@@ -160,7 +160,7 @@ def _single_first(row: PointRow) -> tuple[object, ...]:
 def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
     """Step time of the job at each point: medians over runs of each run's percentiles.
 
-    p95 and p99 are None where a run has too few steps; `judged_runs` have enough to be flagged.
+    p95 and p99 are None where a run has too few steps.
     """
 
     def order(p: Point) -> tuple[object, ...]:
@@ -174,9 +174,6 @@ def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
             "p95_seconds": None if p95.hasnans else stats.median_estimate(p95.tolist()),
             "p99_seconds": None if p99.hasnans else stats.median_estimate(p99.tolist()),
             "steps_per_run": int(group["steps"].max()),
-            "outlier_steps": int(group["outlier_steps"].sum()),
-            "not_steady_runs": int((~group["steady"].astype(bool)).sum()),
-            "judged_runs": int(group["judged"].sum()),
         }
         yield PointRow(point, values)
 

@@ -16,7 +16,7 @@ from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
 from plots.analyse.points import by_point, ranks
 from plots.analyse.sessions import apart
-from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
+from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS, LIMIT
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count, every, ratio, rule, short
 from plots.report.verdicts import doubts, sides
@@ -227,25 +227,18 @@ def _skew(a: Analysis) -> Iterator[Check]:
 
 
 def _steady(a: Analysis) -> Check:
-    runs = a.loaded.runs
-    unsteady = runs[runs["judged"] & ~runs["steady"].astype(bool)]
-    unjudged = int((~runs["judged"].astype(bool)).sum())
+    judged = sum(t.judged_runs for t in a.trends)
+    unjudged = sum(t.runs for t in a.trends) - judged
     few = f"fewer than {ENOUGH_STEPS} timed steps or {ENOUGH_WINDOWS} windows"
     rest = f" Not judged, for {few}: {count(unjudged, 'run')}." if unjudged else ""
-    if changing := [t for t in a.trends if t.changes and t.over_first]:
-        each = "; ".join(
-            f"{t.cell} {t.over_first.ratio:.3f} (p = {t.holm_p:.2g}, {count(t.judged_runs, 'run')})"
-            for t in changing
-            if t.over_first
-        )
-        last = "Seconds of a step in the last window over those in the first"
-        why = f"{last}: {each}. A longer warm-up would tell."
-        return Check("not steady", False, why + rest)
-    if len(unsteady):
-        name = f"{count(len(unsteady), 'run')} not steady"
-        names = ", ".join([*unsteady["log"]][:_MOST_NAMES])
-        names += f" and {len(unsteady) - _MOST_NAMES} more" * (len(unsteady) > _MOST_NAMES)
-        return Check(name, False, f"Nothing is removed because of it: {names}.{rest}")
-    if unjudged == len(runs):
+    last = "Seconds of a step in the last window over those in the first"
+    each = "; ".join(
+        f"{t.cell} {short(t.over_first.estimate, ratio)}"
+        for t in a.trends
+        if t.changes and t.over_first
+    )
+    if each:
+        return Check("not steady", False, f"{last}: {each}. A longer warm-up would tell.{rest}")
+    if not judged:
         return Check("steadiness not judged", None, rest.strip())
-    return Check("steady", True, f"No run is flagged as not steady.{rest}")
+    return Check("steady", True, f"{last} differ in no cell by more than {rule(LIMIT)}.{rest}")

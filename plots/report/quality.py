@@ -35,7 +35,6 @@ GAPS = (
 )
 
 
-TOO_FEW = "too few steps to judge"
 STEP_TIMES = (
     *POINT,
     *BATCH,
@@ -44,16 +43,12 @@ STEP_TIMES = (
     Column("median_seconds", "median ms", plain_median(ms)),
     Column("p95_seconds", "p95 ms", plain_median(ms)),
     Column("p99_seconds", "p99 ms", plain_median(ms)),
-    Column("outlier_steps", "outliers"),
-    Column("not_steady_runs"),
-    Column("judged_runs"),
-    Column(lambda s: s.not_steady_runs if s.judged_runs else TOO_FEW, "not steady", key=""),
 )
 
 
 def _trend(t: Trend) -> str:
     if t.over_first is None:
-        return TOO_FEW
+        return "too few steps to judge"
     return "still changes" if t.changes else "-"
 
 
@@ -68,13 +63,11 @@ TRENDS = (
         key="last_over_first",
     ),
     Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
-    Column("holm_p", "Holm p", p_value),
     Column("changes"),
     Column(_trend, "flag", key=""),
 )
 
 NOT_COMPARED = (Column("pair", "pair", key="what"), Column("reason", "reason"))
-NOT_STEADY = (Column("log", "log", code), Column("not_steady_reason", "why it is not steady"))
 
 
 def _why(log: Unusable) -> str:

@@ -67,11 +67,6 @@ def _runs(a: Analysis) -> Sequence[Any]:
     return [*a.loaded.runs[_RUN].itertuples(index=False)]
 
 
-def _not_steady(a: Analysis) -> Sequence[Any]:
-    runs = a.loaded.runs
-    return [*runs[runs["judged"] & ~runs["steady"].astype(bool)].itertuples()]
-
-
 # A new table is a row here, a new column one of its columns: page, summary.json and CSV follow.
 _PAGE = (
     Exhibit("Answer", prose="answer"),
@@ -99,7 +94,6 @@ _PAGE = (
 _DETAILS = (
     Exhibit("Checks beside the verdicts", tables.CHECKS, "comparisons", prose="checks"),
     Exhibit("Step times", quality.STEP_TIMES, "step_times"),
-    Exhibit("Step times", quality.NOT_STEADY, _not_steady),
     Exhibit("Step times", quality.TRENDS, "trends"),
     Exhibit("Not compared", quality.NOT_COMPARED, "not_compared", marked=False),
     Exhibit("Raw logs", quality.RAW, _runs, prose="logs", most=500, overflow="runs.csv"),

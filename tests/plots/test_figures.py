@@ -59,7 +59,7 @@ def words(figure: Figure) -> str:
 
 def test_names_and_order(drawn: dict[str, Figure]) -> None:
     curves = ["weak-throughput", "strong-throughput", "weak-efficiency", "strong-speedup"]
-    assert list(drawn) == ["ratio-by-size", "ratio", *curves, "steps"]
+    assert list(drawn) == ["ratio-by-size", "ratio", *curves]
 
 
 def test_the_ratio_against_ranks_has_every_comparison_its_interval_and_the_margin(
@@ -145,10 +145,7 @@ def test_every_figure_says_machine_n_and_conditions(drawn: dict[str, Figure]) ->
     for name, figure in drawn.items():
         foot = figure.get_supxlabel()
         assert "Test CPU @ 2 GHz" in foot, name
-        counted = (
-            "480 timed steps of 24 runs" if name == "steps" else "n = 6 launches; bars: 95 % Stud"
-        )
-        assert counted in foot, (name, foot)
+        assert "n = 6 launches; bars: 95 % Stud" in foot, (name, foot)
         assert "resnet50, synthetic data, 32 px, float32" in words(figure), name
 
 
@@ -208,7 +205,7 @@ def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:
     drawn = figures.draw(analyse(load(tmp_path)))
     kinds = ("throughput", "efficiency")
     names = [f"weak-{batch}-{kind}" for kind in kinds for batch in (8, 16)]
-    assert list(drawn) == [*names, "steps-8", "steps-16"]
+    assert list(drawn) == names
     assert [len(xs(c.lines[0])) for c in bars(drawn["weak-8-throughput"].axes[0]).values()] == [2]
 
 

@@ -14,7 +14,7 @@ import pytest
 import plots
 from bench.config import RunConfig, UsageError
 from bench.record import SCHEMA, append_event
-from plots.analyse import comparability, steady_state
+from plots.analyse import comparability
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
 from plots.analyse.variants import words
@@ -65,7 +65,6 @@ def test_step_times_add_up_to_the_windows_where_ranks_are_late_by_turns(tmp_path
     path.write_bytes(logs.resealed("".join(json.dumps(e) + "\n" for e in late).encode()))
     row = load(tmp_path).runs.iloc[0]
     assert row["steps"] * row["step_seconds_median"] == pytest.approx(4 * 0.6)
-    assert row["sequence"][-12:] == pytest.approx([0.2] * 12)
     assert row["first_step_over_rest"] == pytest.approx(1), "the slowest ranks': 0.2 over 0.25"
     assert row["lead_in_over_rest"] == pytest.approx(1.5)
 
@@ -115,6 +114,8 @@ def differing(kept: Any, fresh: Any, at: str = "") -> Iterator[str]:
             yield from differing(kept[key], fresh[key], f"{at}.{key}")
     elif at == ".checks":
         was, now = ({check["name"]: check for check in told} for told in (kept, fresh))
+        # what holds now had a name that told of doubts
+        now = {name: check for name, check in now.items() if name in was or not check["holds"]}
         yield from differing(was, now, ".checks by name")
     elif isinstance(kept, list) and isinstance(fresh, list) and len(kept) == len(fresh):
         for place, (one, other) in enumerate(zip(kept, fresh, strict=True)):
@@ -179,18 +180,6 @@ def test_other_processes_or_another_moment_are_another_measurement(tmp_path: Pat
         run = logs.config("single", block=block)
         started(logs.write(tmp_path / f"{block}.jsonl", run, 0.1), moment, pid)
     assert len(load(tmp_path).runs) == 3
-
-
-def test_mser_is_what_its_definition_says() -> None:
-    """The sums taken from the end choose what the variance of every rest chooses."""
-    random = np.random.default_rng(3)
-    for n in (6, 20, 57, 400):
-        for _ in range(50):
-            values = np.log(random.lognormal(-1, 0.02, n)) + random.choice([0.0, 0.3]) * (
-                np.arange(n) < n // 3
-            )
-            scores = [float(np.var(values[d:])) / (n - d) for d in range(n - 5 + 1)]
-            assert steady_state.mser_cut(values, 1) == int(np.argmin(scores))
 
 
 def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:

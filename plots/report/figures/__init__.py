@@ -18,12 +18,11 @@ from bench.study.disk import write_whole
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, PointRow
 from plots.analyse.scaling import size
-from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, beside
 from plots.report import answer
 from plots.report.axes import PRESETS, Preset, drawn_as
-from plots.report.figures import curves, exchange, ratio, steps, trainings
+from plots.report.figures import curves, exchange, ratio, trainings
 from plots.report.figures.hover import with_names
 from plots.report.figures.style import STYLE, drawing
 from plots.report.format import file_names
@@ -84,10 +83,6 @@ def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     for name, scaled in _series(a.efficiency):
         ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
         yield f"{name}-{ending}", partial(curves.scaling, a, scaled)
-    rows = list(at_largest(a.loaded.runs))
-    key = attrgetter("point.variant", "point.world_size", "point.samples_per_rank")
-    for page, name in file_names("steps", sorted(map(key, rows))):
-        yield name, partial(steps.draw, a, [r for r in rows if key(r) == page])
 
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:

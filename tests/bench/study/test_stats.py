@@ -155,12 +155,6 @@ def test_margin_is_symmetric_in_the_ratio() -> None:
     assert verdict(pair(below)) == "faster"
 
 
-def test_holm() -> None:
-    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert stats.holm([0.9, 0.6]) == [1.0, 1.0]
-    assert stats.holm([]) == []
-
-
 def test_a_percentile_wants_a_step_beyond_it() -> None:
     assert stats.percentiles(range(19), (95, 99)) == [None, None]
     assert stats.percentiles(range(99), (95, 99)) == [pytest.approx(93.1), None]
