@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from slurm.explained import explained, new_file, write_new
+import tomlkit
+
+from bench.study.definition import StrictTable
 from slurm.site import Site
 from slurm.slurm_commands import ask_cluster
 
@@ -60,21 +62,16 @@ class NodeKind(NamedTuple):
         return f"{self.nodes} of {self.sockets * self.cores} {more}cores{gpus}"
 
 
-def write_skeleton(name: str) -> tuple[Path, list[str]]:
-    """Write NAME.toml in this folder; return it, and lines that say where its values are from.
-
-    Raises UsageError if it is there, or the name will not do.
-    """
-    path = new_file(name)
+def read_skeleton(name: str) -> tuple[str, list[str]]:
+    """Return the text of a site file, and lines that say where its values are from."""
     sinfo = ask_cluster(["sinfo", "--exact", "--noheader", f"--format={_COLUMNS}"])
     facts, guessed = read_cluster(sinfo or "", ask_cluster(["scontrol", "show", "config"]) or "")
-    write_new(path, skeleton(name, facts, guessed))
     if "node.cores" in facts:
         source = f"filled in from sinfo and scontrol on {date.today()}"
     else:
         silent = "sinfo did not answer" if not sinfo else "no row of sinfo was understood"
         source = f"{silent}, so its cores, nodes and transport are examples"
-    return path, [source, *facts.get("notes", ())]
+    return skeleton(name, facts, guessed), [source, *facts.get("notes", ())]
 
 
 def read_cluster(sinfo: str, config: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -226,3 +223,43 @@ def skeleton(name: str, facts: Mapping[str, Any], guessed: Mapping[str, str]) ->
 
 def _how(guessed: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return {key: (f"chosen: {why}",) for key, why in guessed.items()}
+
+
+def explained(
+    kind: type[StrictTable],
+    values: Mapping[str, Any],
+    more: Mapping[str, tuple[str, ...]],
+    prefix: str = "",
+) -> list[str]:
+    """Write lines of TOML: keys first, then tables, as it wants them.
+
+    `values` by dotted key are set, other keys commented out with their default; `more`: further
+    lines of comment on a key. A table that may be left out is, unless it has a value.
+    """
+    plain, tables = [], []
+    for name, field in kind.model_fields.items():
+        key, about = prefix + name, field.description
+        kinds = [t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type)]
+        nested = next((t for t in kinds if issubclass(t, StrictTable)), None)
+        if nested:
+            is_set = nested is field.annotation or any(v.startswith(f"{key}.") for v in values)
+            lines = explained(nested, values, more, f"{key}.")
+            tables += ["", f"{'' if is_set else '# '}[{name}]  # {about}"]
+            tables += lines if is_set else [f"# {line.removeprefix('# ')}" for line in lines]
+        elif key in values and isinstance(values[key], dict):
+            tables += ["", f"[{name}]  # {about}", *_lines(values[key])]
+        elif field.default == {}:
+            title = f"[{name}]" if name == "env" else f"# [{name}.NAME]"
+            tables += ["", f"{title}  # {about}", '# NAME = "value"']
+        else:
+            choices = ", ".join(str(c) for c in get_args(field.annotation) if isinstance(c, str))
+            plain += [f"# {about}" + (f" (one of: {choices})" if choices else "")]
+            plain += [f"# {line}" for line in more.get(key, ())]
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            unset = f"# {name} = {'...' if default is None else json.dumps(default)}"
+            plain += _lines({name: values[key]}) if key in values else [unset]
+    return plain + tables
+
+
+def _lines(values: Mapping[str, Any]) -> list[str]:
+    return tomlkit.dumps(values).rstrip().splitlines()

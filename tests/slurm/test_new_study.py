@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,8 @@ def test_a_new_study_is_valid_and_explains_every_key(
     assert out.splitlines()[1].endswith(" -m slurm run mine.toml")
     study, text = read_study(Path("mine.toml")), Path("mine.toml").read_text()
     assert (study.name, study.world_sizes, len(study.pairs)) == ("mine", (1, 2), 1)
-    for name, field in Study.model_fields.items():
-        assert name in text
-        assert field.description is not None
-        assert field.description in text
+    for name in Study.model_fields:
+        assert re.search(rf"^(# )?({name} = |\[{name}[.\]])", text, re.MULTILINE), name
     assert call("render", "mine.toml")[1].count("\nrun b") == 30
     assert call.refuse("study", "new", "mine").startswith("mine.toml exists and is never overwr")
     assert call.refuse("study", "new", "My Study").startswith("'My Study' also names a file")
