@@ -452,3 +452,17 @@ def test_a_baseline_of_another_environment_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "runs").glob("*-single-*"):
         logs.edit(path, '"UCX_TLS": "tcp"', '"ONEDNN_MAX_CPU_ISA": "SSE41"')
     assert analyse(load(tmp_path)).varying == ["env.ONEDNN_MAX_CPU_ISA: SSE41, unset"]
+
+
+def test_who_ran_first_is_told_by_its_place(tmp_path: Path) -> None:
+    """Whoever ran first was 1.1 times as fast, so the ratio is 1 and the factor 1.1."""
+    for block in range(6):
+        for cell in ("ddp/mpi", "horovod/mpi"):
+            position = (block + (cell == "horovod/mpi")) % 2
+            run = logs.config(cell, 2, block=block, seed=block, position=position)
+            seconds = (0.1 if position == 0 else 0.11) * (1 + 0.001 * block)
+            logs.write(tmp_path / f"{block}-{cell[:3]}.jsonl", run, seconds)
+    (c,) = analysed(tmp_path).comparisons
+    assert c.paired.role is not None
+    assert c.paired.role.value == pytest.approx(1.1)
+    assert c.paired.ratio == pytest.approx(1.0)
