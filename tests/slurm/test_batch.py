@@ -540,7 +540,7 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "site 'testcluster': last run there on 2026-11-21",
-        "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.1 node-h",
+        "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.0 node-h",
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
         "no expected_run_s is named)",
