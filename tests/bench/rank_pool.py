@@ -2,7 +2,7 @@
 
 A rank imports torch once and then waits. A case is a module with arguments, as `python -m` takes
 them; the fork that runs it meets the others over MPI or Gloo by itself, so no case sees another's
-state. A case that brings the launch down (an abort, a time limit) costs the next one a new launch.
+state. A case that loads MPI, or brings the launch down, costs the next one a new launch.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Pool:
             raise AssertionError(f"{cases} did not end within {timeout_s} s: {told}") from error
         stdout, stderr = (output.read_text(errors="replace") for output in outputs)
         code = next(filter(None, codes), 0)
-        if code and (self._folder / _MPI).exists():
-            self.close()  # ranks that left MPI without a farewell cannot start it again
+        if (self._folder / _MPI).exists():
+            self.close()  # a second start of MPI in one launch hung now and then
         return subprocess.CompletedProcess(cases[0].words, code, stdout, stderr)
 
     def _codes(self, timeout_s: float) -> list[int]:
