@@ -46,10 +46,11 @@ study-all: setup ## run the study of all framework and transport pairs (prints i
 test: setup ## run all tests, those with real ranks under mpirun included
 	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-check: setup ## check format, lint and types
+check: setup ## check format, lint, types and lines of each ability
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
+	$(RUN) python -m tests.abilities
 
 report: setup ## make the reports of results/ again, and fail where one is not what the logs say
 	@$(RUN) && export PATH && for study in results/*/study.toml; do python -m plots report "$${study%/study.toml}" || exit; done; \

@@ -106,30 +106,22 @@ class PackBundle(Command):
     """Pack one study for citing: logs, job scripts, a fresh report and a manifest, in one archive.
 
     A folder that contradicts itself is refused; runs that are missing are listed in the manifest.
+    With --in-place its logs and job scripts are moved into STUDY/logs.tar.gz instead, where all
+    commands read them; `tar xzf` brings them back.
     """
 
     folder: StudyPath
     out: Path | None = option(None, "archive, or folder for it; default: STUDY.tar.gz beside it")
     force: bool = option(False, "replace an archive that holds something else")
+    in_place: bool = option(False, "move the logs into the study's own logs.tar.gz")
 
     def run(self) -> None:
-        from plots.bundle.pack import bundle
+        from plots.bundle.pack import archive_logs, bundle
 
-        print(bundle(self.folder, self.out, self.force))
-
-
-class ArchiveLogs(Command):
-    """Move one study's logs and job scripts into STUDY/logs.tar.gz, where all commands read them.
-
-    `tar xzf` brings them back. A folder that contradicts itself is refused.
-    """
-
-    folder: StudyPath
-
-    def run(self) -> None:
-        from plots.bundle.pack import archive_logs
-
-        print(archive_logs(self.folder))
+        if self.in_place:
+            print(archive_logs(self.folder))
+        else:
+            print(bundle(self.folder, self.out, self.force))
 
 
 class ExportStudy(Command):
@@ -201,7 +193,6 @@ PROGRAM = Group(
     report=MakeReport,
     figure=DrawFigure,
     bundle=PackBundle,
-    archive=ArchiveLogs,
     export=ExportStudy,
     compare=CompareStudies,
     **{"import": ImportLogs},

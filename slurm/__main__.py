@@ -254,7 +254,6 @@ PROGRAM = Group(
     cancel=Cancel,
     status=Status,
     site=Group("Describe a cluster: site new NAME.", new=new_files.NewSite),
-    study=Group("Write a study of your own: study new NAME.", new=new_files.NewStudy),
 )
 
 

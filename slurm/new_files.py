@@ -1,4 +1,4 @@
-"""`site new` and `study new`: files to start from."""
+"""`site new`: a file to start from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from bench.options import Shown, option
 from bench.shell import Command
 from bench.study.disk import write_whole
 from slurm.next_step import python
-
-_STUDY = Path(__file__).parent / "templates" / "study.toml"
 
 
 class NewSite(Command):
@@ -28,19 +26,6 @@ class NewSite(Command):
         print(f"{path} written: {source}", *(f"note: {note}" for note in notes), sep="\n")
         start = f"{python()} -m slurm submit smoke --site {path} --dry-run"
         print(f"correct it, then: {start}")
-
-
-class NewStudy(Command):
-    """Write NAME.toml, a study of this machine with every key explained."""
-
-    name: str = option(..., "short name of the study", shown=Shown("NAME"))
-
-    def run(self) -> None:
-        path = _new_file(self.name)
-        text = _STUDY.read_text(encoding="utf-8")
-        _write_new(path, text.replace('"NAME"', f'"{self.name}"', 1))
-        print(f"{path} written: a small study of this machine")
-        print(f"edit it, then: {python()} -m slurm run {path}")
 
 
 def _new_file(name: str) -> Path:

@@ -67,7 +67,9 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
 def _id_in_queue(script: Path, answer: str) -> str:
     """Find the id of a job that was submitted just now. Raises UnknownIdError."""
     for _ in range(_TRIES):
-        if ids := [job.id for job in queue() or () if Path(job.command).resolve() == script.resolve()]:
+        if ids := [
+            job.id for job in queue() or () if Path(job.command).resolve() == script.resolve()
+        ]:
             return ids[-1]
         time.sleep(1)
     last = (answer.strip().splitlines() or [""])[-1][:80]

@@ -241,4 +241,6 @@ def _steady(a: Analysis) -> Check:
         return Check("not steady", False, f"{last}: {each}. A longer warm-up would tell.{rest}")
     if not judged:
         return Check("steadiness not judged", None, rest.strip())
-    return Check("steady", True, f"{last} differ in no cell by more than {rule(LIMIT)}, noise apart.{rest}")
+    return Check(
+        "steady", True, f"{last} differ in no cell by more than {rule(LIMIT)}, noise apart.{rest}"
+    )

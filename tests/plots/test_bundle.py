@@ -299,7 +299,7 @@ def said(folder: Path, *events: tuple[str, str, int]) -> None:
 def archived(folder: Path) -> Path:
     """A study of a batch system whose logs were moved into its archive."""
     said(folder, ("begin", "7", 0), ("end", "7", 0))
-    assert main(["archive", str(folder)]) == 0
+    assert main(["bundle", "--in-place", str(folder)]) == 0
     return folder
 
 
@@ -307,7 +307,7 @@ def test_archived_logs_are_read_as_if_they_lay_in_the_folder(folder: Path, tmp_p
     said(folder, ("begin", "7", 0), ("end", "7", 0))
     assert main(["report", str(folder)]) == main(["bundle", str(folder)]) == 0
     before, cited = files_of(folder), (tmp_path / "small.tar.gz").read_bytes()
-    assert main(["archive", str(folder)]) == 0
+    assert main(["bundle", "--in-place", str(folder)]) == 0
     after = files_of(folder)
     packed = members(folder / archive.NAME)
     assert {**after, **packed} == {**before, archive.NAME: after[archive.NAME]}
@@ -317,7 +317,7 @@ def test_archived_logs_are_read_as_if_they_lay_in_the_folder(folder: Path, tmp_p
     assert main(["report", str(folder)]) == main(["bundle", str(folder)]) == 0
     assert files_of(folder) == after, "the same page, the same numbers"
     assert (tmp_path / "small.tar.gz").read_bytes() == cited
-    assert main(["archive", str(folder)]) == 0
+    assert main(["bundle", "--in-place", str(folder)]) == 0
     assert files_of(folder) == after, "the same archive"
     subprocess.run(["tar", "xzf", archive.NAME], cwd=folder, check=True)
     assert main(["report", str(folder)]) == 0, "both have the same"
@@ -359,8 +359,8 @@ def test_a_log_that_is_another_one_in_the_archive_is_refused(
     (archived / name).parent.mkdir()
     (archived / name).write_text("{}\n")
     rule = f"{archived / name} is another file in {archive.NAME} beside it; remove one of the two"
-    for verb in ("archive", "bundle"):
-        assert main([verb, str(archived)]) == 2
+    for words in (["--in-place"], []):
+        assert main(["bundle", *words, str(archived)]) == 2
         assert capsys.readouterr().err == f"error: {rule}\n"
 
 
@@ -369,10 +369,10 @@ def test_logs_are_not_archived_under_a_job_nor_where_there_are_none(
 ) -> None:
     said(folder, ("begin", "7", 0))
     before = files_of(folder)
-    assert main(["archive", str(folder)]) == 2
+    assert main(["bundle", "--in-place", str(folder)]) == 2
     assert "job 7 has begun and not ended" in capsys.readouterr().err
     assert files_of(folder) == before
-    assert main(["archive", str(tmp_path)]) == 2
+    assert main(["bundle", "--in-place", str(tmp_path)]) == 2
     assert "holds no logs to archive" in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench import fom
 from bench.config import make_config
-from tests.slurm.centre_tools import FRAMEWORKS, figures, jube, jube_table, logs, reframe
+from tests.slurm.centre_tools import FRAMEWORKS, figures, logs, reframe
 
 CASES = {(framework, ranks) for framework in FRAMEWORKS for ranks in (1, 2)}
 
@@ -51,20 +51,3 @@ def test_reframe_fails_two_worlds_of_one_rank(tmp_path: Path) -> None:
     )
     assert [case["result"] for case in one_rank.values()] == ["pass"]
     assert [case["fail_phase"] for case in one_node.values()] == ["sanity"]
-
-
-@pytest.mark.ranks
-def test_jube_reports_our_figures(tmp_path: Path) -> None:
-    jube(tmp_path, {"systemname": "here"})
-    runs, rows = logs(tmp_path), jube_table(tmp_path)
-    assert {*runs} == {(row["framework"], int(row["tasks"])) for row in rows} == CASES
-    for row in rows:
-        run = runs[row["framework"], int(row["tasks"])]
-        assert run.config is not None
-        assert float(row["images_per_s"]) == pytest.approx(run.images_per_s, rel=1e-3)
-        per_device = run.images_per_s / run.config.world_size
-        assert float(row["per_device"]) == pytest.approx(per_device, rel=1e-3)
-        assert float(row["plus_minus"]) > 0
-        assert (row["cell"], row["model"]) == (run.config.cell, run.config.model)
-        assert (row["systemname"], row["error_code"], row["jobid"]) == ("here", "0", "")
-        assert int(row["runtime_s"]) > 0
