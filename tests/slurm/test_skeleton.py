@@ -1,10 +1,13 @@
 """A new site file: valid as written, every key explained, filled in from sinfo and scontrol."""
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from bench.study.definition import Study
+from bench.study.files import read_study
 from slurm.load import read_site
 from slurm.new_site import EXAMPLES, read_cluster, read_skeleton, skeleton
 from slurm.site import Site
@@ -146,3 +149,11 @@ def test_no_row_is_left_out_unseen() -> None:
     site = from_sinfo(MERGED + "odd|many|2|16|1|infinite|(null)\n")
     lost = "a row of sinfo was not understood: 'odd|many|2|16|1|infinite|(null)'"
     assert lost in site.notes
+
+
+def test_the_study_to_copy_is_valid_and_explains_every_key() -> None:
+    path = Path(__file__).parents[2] / "slurm" / "templates" / "study.toml"
+    study, text = read_study(path), path.read_text()
+    assert (study.name, study.world_sizes, len(study.pairs)) == ("my-study", (1, 2), 1)
+    for name in Study.model_fields:
+        assert re.search(rf"^(# )?({name} = |\[{name}[.\]])", text, re.MULTILINE), name
