@@ -66,7 +66,7 @@ class BatchSweep(StrictTable):
 
 
 class Primary(StrictTable):
-    """The comparison that the study is about, named beforehand: half of Holm's error is its own."""
+    """The comparison that the study is about: at 5 % by itself, all others at 5 % together."""
 
     curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
     world_size: WorldSize = Field(description="its ranks")
@@ -124,7 +124,7 @@ class Study(StrictTable):
     margin: Float = Field(0.02, gt=0, lt=1, description="relative difference that counts as none")
     time_limit_s: WholeSeconds = Field(300, description="seconds after which a run is ended")
     expected_run_s: WholeSeconds | None = Field(None, description="estimate until a run has ended")
-    primary: Primary | None = Field(None, description="the comparison with half of the error")
+    primary: Primary | None = Field(None, description="decided at 5 % by itself")
     weak: Weak | None = Field(None, description="weak scaling")
     strong: Strong | None = Field(None, description="strong scaling")
     batch: BatchSweep | None = Field(None, description="batch sweep")
