@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +101,7 @@ class Pool:
         ends = iter(_ENDS)
         number = None  # the signal that is due
         while forks:
-            for rank in select.select([*forks], [], [], max(0, due - time.monotonic()))[0]:
+            for rank in _ready(forks, max(0, due - time.monotonic())):
                 codes.append(int(rank.recv(_NUMBER) or self._lost()))
                 del forks[rank]
             if (now := time.monotonic()) >= limit:
@@ -129,6 +129,15 @@ class Pool:
             os.killpg(self._launcher.pid, 9)
             self._launcher.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _ready(ranks: Iterable[socket.socket], timeout_s: float) -> list[socket.socket]:
+    """Wait until some ranks have something to say; of any number of open files, unlike select."""
+    poll = select.poll()
+    by_number = {rank.fileno(): rank for rank in ranks}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    return [by_number[number] for number, _ in poll.poll(1000 * timeout_s)]
 
 
 _POOLS: dict[int, Pool] = {}

@@ -46,7 +46,7 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"Horovod / DDP = {ratio}; 6 launches, margin 2 %." in lines[2]
     assert lines[3].startswith("Holds: equal work, ")
     assert "Not known: 6 launches of each size" in lines[3]  # this study.toml plans no points
-    assert lines[4] == f"{folder / 'report.md'} and 19 other files"
+    assert lines[4] == f"{folder / 'report.md'} and 17 other files"
 
 
 def test_a_folder_that_is_no_study_is_not_littered(

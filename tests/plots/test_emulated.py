@@ -75,7 +75,7 @@ def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path)
     assert len(a.comparisons) == 6, "three pairs of each kind, and none across"
     assert not a.gains, "compute that slept gains nothing over compute"
     drawn = titles(folder)
-    assert len(drawn) == 14
+    assert len(drawn) == 12
     assert {"ratio-real", "ratio-emulated"} < set(drawn)
     for name, title in drawn.items():
         emulated_runs = "k80" in name or name == "ratio-emulated"

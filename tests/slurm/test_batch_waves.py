@@ -77,8 +77,7 @@ def names(*blocks: int) -> list[str]:
 def test_the_last_job_submits_wave_after_wave(cluster: Waves) -> None:
     code, out, err = cluster.cli("submit")
     assert (code, err) == (0, "")
-    assert "6 launches = 0.2 node-h, about " in out
-    assert "; at most 10 = 0.4 node-h, " in out
+    assert re.search(r"^6 launches = 0\.\d node-h; at most 10 = 0\.\d node-h$", out, re.M)
     assert cluster.queued() == names(*range(6))
     for launches in (6, 8):
         cluster.measure(noisy=True)

@@ -306,7 +306,7 @@ def test_no_mpirun_is_one_line_and_makes_nothing(cli: Cli) -> None:
 
 
 SEE = "see python -m slurm --help"
-COMMANDS = "render, run, submit, cancel, status, site, study"
+COMMANDS = "render, run, submit, cancel, status, site"
 NEAR = "did you mean 'local'?"
 ROOT_OF = "change to the root of a checkout, or write the script here: python -m slurm render STUDY"
 

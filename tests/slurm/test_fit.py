@@ -130,7 +130,7 @@ def test_a_job_asks_for_the_time_it_needs_and_the_site_allows() -> None:
     study, site = fitted("smoke", "testcluster")
     job = jobs_of("smoke", "testcluster")[0]
     assert len(job.runs) == 5
-    assert expected_s(job, study) == 60 + 7 * 45
+    assert expected_s(job, study) == 60 + 5 * 45
     assert minutes(job, study, site, None) == 20  # 300 + 1.5 * 375 + 180 + 30 s, in steps of 5 min
     assert minutes(job, study, site, 7) == 7
     with pytest.raises(

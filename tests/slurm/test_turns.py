@@ -56,7 +56,7 @@ PARTNER = "ended with {other}, the run that it took turns with"
 LATE = "timed out after 80 s"
 KILLED = "error: the launcher was killed by SIGKILL"
 STOPPED_BY = r"stopped( by SIG\w+)?"
-SILENT = r"rank 1: no sign of life for \d+ s \(its process \d+ is stopped\); meanwhile rank 0: .*"
+SILENT = r"rank 0: no progress for \d+ s: in step \d+"
 
 
 @dataclass(frozen=True)
