@@ -84,7 +84,7 @@ def test_a_site_that_names_the_wrong_plug_in_is_refused(tmp_path: Path) -> None:
     assert end_of(job) == "FAILED"
     assert tiny.logs() == []
     assert "sees a world of 1" in tiny.printed()
-    assert "error: the preflight of ddp/mpi ended with exit code 1" in tiny.printed()
+    assert "error: the preflight of ddp/mpi ended with exit code" in tiny.printed()
 
 
 def test_jobs_go_on_until_the_last_look_and_the_report_is_made(tmp_path: Path) -> None:
