@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 GROUND = {
     "bench.version",
-    "bench.extras",
     "bench.factory",
     "bench.missing",
     "bench.options",
@@ -57,7 +56,7 @@ TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle
 TORCH_FREE |= {f"bench/backends/{name}.py" for name in ("__init__", "buckets", "catalogue")}
 TORCH_FREE |= {"bench/backends/facts.py", "bench/backends/ps/__init__.py"}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
-OF_TOP = ("command", "extras", "factory", "missing", "progress", "streams")
+OF_TOP = ("command", "factory", "missing", "progress", "streams")
 TORCH_FREE |= {f"bench/{name}.py" for name in OF_TOP}
 TORCH_FREE |= {"bench/instrument/timeline.py", "bench/tools/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own

@@ -21,7 +21,6 @@ from plots.analyse.study import Analysis
 from plots.report.format import clean, count, every, ratio, rule, short
 from plots.report.verdicts import doubts, sides
 
-_MOST_NAMES = 5  # of runs
 _MOST_REASON = 160  # characters of a chip's own words
 _MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more
 
