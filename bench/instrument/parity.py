@@ -184,8 +184,9 @@ def _relative(gradient: torch.Tensor | None, expected: torch.Tensor | None, floo
 
 def largest(gradients: Gradients) -> float:
     """Largest |gradient| of all tensors; 0 where there is none."""
-    ends = [g.double().abs().nan_to_num(0.0, 0.0, 0.0).max() for g in gradients if g is not None]
-    return max((end.item() for end in ends), default=0.0)
+    filled = [g for g in gradients if g is not None and g.numel()]
+    ends = (g.double().abs().nan_to_num(0.0, 0.0, 0.0).max().item() for g in filled)
+    return max(ends, default=0.0)
 
 
 def rounding(config: RunConfig) -> float:
@@ -217,7 +218,7 @@ class StepParity:
     own_noise: float  # what two computations of it on one rank differ by
     not_deterministic: list[str]  # tensors that a rank computes otherwise when it does so again
     differing: list[str]  # tensors that differ by more than is allowed
-    not_proven: list[str]  # tensors that no rounding explains, on a rank alone
+    not_proven: list[str]  # tensors that a rank alone cannot repeat, or that its passes write
 
     @property
     def holds(self) -> bool | None:
@@ -271,8 +272,8 @@ def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for step in steps for name in step["not_proven"]))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return (
-        f"parity is not proven: no rank can repeat its own gradients of {names[0]}{more}, "
-        "so nothing tells whether the exchange gave the mean of them"
+        f"parity is not proven of {names[0]}{more}: a rank cannot repeat its own gradients, or its "
+        "forward pass writes the parameter, so nothing tells whether the exchange gave the mean"
     )
 
 

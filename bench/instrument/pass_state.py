@@ -63,9 +63,9 @@ def _of_value(value: Any, seen: set[int]) -> Iterator[Restore]:
         return
     seen.add(id(value))
     match value:
-        case torch.Tensor():
+        case torch.Tensor() if value.layout == torch.strided:
             copy = value.detach().clone()
-            yield lambda: value.data.copy_(copy)
+            yield lambda: _put_back(value, copy)
         case np.ndarray():
             array = value.copy()
             yield lambda: np.copyto(value, array)
@@ -102,6 +102,12 @@ def _of_items(table: dict[Any, Any], seen: set[int], deep: bool) -> Iterator[Res
     yield lambda: _restore_items(table, saved)
     for value in saved.values() if deep else ():
         yield from _of_value(value, seen)
+
+
+def _put_back(tensor: torch.Tensor, copy: torch.Tensor) -> None:
+    """Write only what differs: an expanded tensor, which no pass can write, cannot be written."""
+    if not torch.equal(tensor, copy):
+        tensor.data.copy_(copy)
 
 
 def _refill(container: Any, members: Any) -> None:

@@ -62,8 +62,8 @@ def _layer_problems(name: str, module: nn.Module) -> Iterator[str]:
     elif call := _asks_for_group(module):
         alone = f"{name} ({kind}) uses {call}, which not every backend's ranks have"
         yield f"{alone}; leave the exchange to the backend"
-    if getattr(module, "sparse", False) is True:
-        mixed = f"{name} ({kind}) makes sparse gradients, which SGD with weight decay cannot take"
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+        mixed = f"{name} ({kind}) makes sparse gradients, which not every backend exchanges"
         yield f"{mixed}; use sparse=False"
 
 

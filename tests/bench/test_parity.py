@@ -24,6 +24,7 @@ from bench.instrument.parity import (
     StepParity,
     judge,
     mean,
+    not_proven,
     own_gradients,
     relative,
     rounding,
@@ -66,6 +67,21 @@ class Forgetful(nn.Module):
         return x * (1 + drawn + self.passes + sum(self.history)) + self.cache["last"]
 
 
+class Odd(nn.Module):
+    """Holds an expanded tensor, a parameter of no elements, and one that its pass writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expanded = torch.ones(1).expand(4)
+        self.empty = nn.Parameter(torch.zeros(0))
+        self.written = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.written.clamp_(max=2.0)
+        return x * self.expanded[0] * self.written + self.empty.sum()
+
+
 class Recomputed(nn.Sequential):
     """A stack that is computed again in backward, as older checkpoints do it."""
 
@@ -81,6 +97,10 @@ def with_state(classes: int) -> nn.Module:
 
 def forgetful(classes: int) -> nn.Module:
     return nn.Sequential(Forgetful(), *with_state(classes).children())
+
+
+def odd(classes: int) -> nn.Module:
+    return nn.Sequential(Odd(), *with_state(classes).children())
 
 
 def recomputed(classes: int) -> nn.Module:
@@ -239,6 +259,14 @@ def test_noise_of_one_tensor_excuses_no_other() -> None:
     judged = judge(config, ["noisy", "wrong"], [0.1, 1e-6], [0.5, 0.0])
     assert (judged["not_proven"], judged["differing"]) == (["noisy"], ["wrong"])
     assert StepParity(step=2, elements=8, **judged).holds is False
+
+
+def test_odd_tensors_are_trained_and_only_what_a_pass_writes_is_not_proven() -> None:
+    parity, digested = train(Backend(), of("odd"), steps=(2,))
+    assert parity.holds is None
+    assert parity.results[0].not_proven == ["0.written"]
+    assert digested == train(Backend(), of("odd"))[1]
+    assert "not proven of 0.written:" in not_proven(parity.record())
 
 
 def test_a_parameter_that_the_pass_writes_is_not_proven() -> None:
