@@ -128,9 +128,9 @@ def assemble(
     samples = Input(config, batches, place.torch_device)
     compared = config.averages and workload.emulation is None
     checked = (trial.parity_steps, trial.parity_elements)
-    parity = Parity(config, backend, network, *checked) if compared else None
-    observer = Observers(*_observers(config, workload, place, parity))
     classes = None if config.emulate is not None else workload.images.classes
+    parity = Parity(config, backend, network, *checked, classes) if compared else None
+    observer = Observers(*_observers(config, workload, place, parity))
     return Rig(
         config=config,
         launch=launch,

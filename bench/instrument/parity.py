@@ -19,6 +19,7 @@ from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.instrument.pass_state import PassState
+from bench.models.requirements import require_scores
 from bench.train import precision
 from bench.train.loss import mean_loss
 
@@ -55,17 +56,19 @@ def own_gradients(
     images: torch.Tensor,
     labels: torch.Tensor,
     stand_ins: bool = False,
+    classes: int | None = None,
 ) -> Gradients:
     """Gradients of one shard alone, from images [n, 3, size, size] and labels [n].
 
     The gradients in the network stay as they are. A parameter that the pass froze has none.
     `stand_ins` take the parameters' places meanwhile; without them RecomputedError may be raised.
+    With `classes` raises UsageError for an output that is no scores.
     """
     if stand_ins:
         with _stand_ins(network) as parameters:
-            return _summed(network, config, parameters, images, labels, _by_backward)
+            return _summed(network, config, parameters, images, labels, _by_backward, classes)
     parameters = [p for p in network.parameters() if p.requires_grad]
-    return _summed(network, config, parameters, images, labels, _by_value)
+    return _summed(network, config, parameters, images, labels, _by_value, classes)
 
 
 def _summed(
@@ -75,13 +78,17 @@ def _summed(
     images: torch.Tensor,
     labels: torch.Tensor,
     gradients_of: Callable[[torch.Tensor, Sequence[torch.Tensor]], Gradients],
+    classes: int | None,
 ) -> Gradients:
     """Sum the gradients of the micro-batches in their order."""
     total: Gradients = [None] * len(parameters)
     size, parts = config.samples_per_microbatch, config.accumulate
     for part in zip(images.split(size), labels.split(size), strict=True):
         with precision.autocast(config):
-            loss = mean_loss(config, network(part[0]), part[1]) / parts
+            scores = network(part[0])
+            if classes is not None:
+                require_scores(scores, part[1], classes, config)
+            loss = mean_loss(config, scores, part[1]) / parts
         total = [
             partial if gradient is None else gradient if partial is None else partial + gradient
             for partial, gradient in zip(total, gradients_of(loss, parameters), strict=True)
@@ -290,10 +297,11 @@ class Parity(Observer):
         network: torch.nn.Module,
         steps: Sequence[int] = (STEP,),
         sampled: int = SAMPLED,
+        classes: int | None = None,
     ) -> None:
         self._config, self._backend, self._network = config, backend, network
         self._steps, self._due = steps, False
-        self._stand_ins = False
+        self._stand_ins, self._classes = False, classes
         parameters = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in parameters]
         self._parameters = [p for _, p in parameters]
@@ -336,13 +344,17 @@ class Parity(Observer):
         now = PassState(self._network)
         self._before.restore()
         try:
-            gradients = own_gradients(self._network, self._config, *self._batch, self._stand_ins)
+            gradients = self._own()
         except RecomputedError:
             self._stand_ins = True
             self._before.restore()
-            gradients = own_gradients(self._network, self._config, *self._batch, self._stand_ins)
+            gradients = self._own()
         now.restore()
         return self._sample(gradients)
+
+    def _own(self) -> Gradients:
+        options = self._stand_ins, self._classes
+        return own_gradients(self._network, self._config, *self._batch, *options)
 
     def _sample(self, gradients: Gradients) -> Gradients:
         return [
