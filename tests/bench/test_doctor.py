@@ -203,3 +203,25 @@ def test_a_backend_that_sends_no_weights_does_not_pass(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     level, text = found(done)["fifth/gloo"]
     assert (level, "did not get rank 0's" in text) == ("failure", True)
+
+
+@pytest.mark.ranks
+def test_a_model_of_two_outputs_is_told_in_a_line(tmp_path: Path) -> None:
+    code = """
+from torch import nn
+
+class Pair(nn.Linear):
+    def forward(self, x):
+        scores = super().forward(x.mean((2, 3)))
+        return scores, scores
+
+def make(classes):
+    return Pair(3, classes)
+"""
+    (tmp_path / "pair_of_outputs.py").write_text(code)
+    words = ["--model", "pair_of_outputs:make", "--dataset", "digits", "--world-size", "2"]
+    cell = ["--backend", "ddp", "--transport", "gloo"]
+    done = bench(2, "doctor", *words, *cell, extra={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "error: model='pair_of_outputs:make' gave a tuple of 2, not scores" in done.stderr
+    assert "Traceback" not in done.stderr
