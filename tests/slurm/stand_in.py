@@ -248,6 +248,7 @@ def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[
         command.chmod(0o755)
     return {
         **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHON": sys.executable,
         "MPIRUN": str(command),
         "STAND_IN": json.dumps(behaviours or {}),

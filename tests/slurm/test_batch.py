@@ -86,6 +86,11 @@ class Cluster:
         done = subprocess.run(command, cwd=ROOT, env=whole, capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
 
+    def follow(self) -> subprocess.Popen[str]:
+        """Start the command that waits for the jobs' end."""
+        command = [sys.executable, "-m", "slurm", "status", "--follow", *self.words]
+        return start_process([*command, "--poll-s", "0.1"], environment(self.top))
+
     def refuse(self, word: str, why: str) -> None:
         """sbatch takes no job with that word in its command."""
         path = self.top / "bin" / "sbatch"
@@ -572,17 +577,7 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
     submitted(cluster.options)
-    command = [
-        sys.executable,
-        "-m",
-        "slurm",
-        "status",
-        "--follow",
-        *cluster.words,
-        "--poll-s",
-        "0.1",
-    ]
-    process = start_process(command, environment(cluster.top))
+    process = cluster.follow()
     assert process.stdout is not None
     line, end = process.stdout.readline, "no estimate before a run has ended\n"
     assert line() == f"0/11 runs done, jobs: 3 pending, {end}"

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, write
 from tests.slurm.test_batch import Cluster
-from tests.slurm.test_job_script import start_process
 from tests.slurm.test_waves import ONE_CURVE, PAIR
 
 
@@ -155,17 +153,7 @@ def test_cancelling_takes_the_report_out_first_though_it_runs(cluster: Waves) ->
 
 def test_waiting_follows_from_wave_to_wave(cluster: Waves) -> None:
     assert cluster.cli("submit")[0] == 0
-    command = [
-        sys.executable,
-        "-m",
-        "slurm",
-        "status",
-        "--follow",
-        *cluster.words,
-        "--poll-s",
-        "0.2",
-    ]
-    waiting = start_process(command, environment(cluster.top))
+    waiting = cluster.follow()
     assert waiting.stdout is not None
     assert waiting.stdout.readline().startswith("0/24 runs done, jobs: 7 pending, ")
     for _ in range(3):
