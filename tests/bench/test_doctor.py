@@ -207,18 +207,12 @@ def test_a_backend_that_sends_no_weights_does_not_pass(tmp_path: Path) -> None:
 
 @pytest.mark.ranks
 def test_a_model_of_two_outputs_is_told_in_a_line(tmp_path: Path) -> None:
-    code = """
-from torch import nn
-
-class Pair(nn.Linear):
-    def forward(self, x):
-        scores = super().forward(x.mean((2, 3)))
-        return scores, scores
-
-def make(classes):
-    return Pair(3, classes)
-"""
-    (tmp_path / "pair_of_outputs.py").write_text(code)
+    code = [
+        *("from torch import nn", "class Pair(nn.Linear):", "    def forward(self, x):"),
+        "        return (super().forward(x.mean((2, 3))),) * 2",
+        *("def make(classes):", "    return Pair(3, classes)"),
+    ]
+    (tmp_path / "pair_of_outputs.py").write_text("\n".join(code))
     words = ["--model", "pair_of_outputs:make", "--dataset", "digits", "--world-size", "2"]
     cell = ["--backend", "ddp", "--transport", "gloo"]
     done = bench(2, "doctor", *words, *cell, extra={"PYTHONPATH": str(tmp_path)})
