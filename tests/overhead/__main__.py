@@ -1,11 +1,10 @@
-"""python -m tests.overhead: launch both designs for every cell, and print the figures."""
+"""python -m tests.overhead: launch the loops by turns in every cell, and print the figures."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
@@ -26,42 +25,24 @@ from tests import overhead
 RESULTS = Path("results/mine/overhead")
 LIMIT_S = 600  # of one launch
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
-DESIGNS = ("turns", "apart")
-WORKS: dict[str, dict[str, Any]] = {
-    "resnet50": {},
-    # with the recipe of "CIFAR-10 in under 11 seconds": its rate changes in every step
-    "resnet9": {
-        "model": "resnet9",
-        "nesterov": True,
-        "label_smoothing": 0.1,
-        "lr_warmup_steps": 10,
-        "lr_decay": "linear",
-    },
-}
 STEPS, PAIRS = 3, 8  # of a turn; of turns in one launch
 MIN_LAUNCHES, MAX_LAUNCHES = 6, 24
-# fixed beforehand: the half-width of two equal things, about 1.5 % apart, is then about 1 %
-BLOCKS_APART = 12
-ARMS_APART = ("ours", "bare", "bare again")
 
 LOWER_BOUND = 0.98  # of ours / bare, that the interval must keep above
 HALF_WIDTH = 0.01  # of the ratio, at which there are enough launches
 OWN_SHARE = 0.005  # of a step, that the harness may take between the calls of a step
-MEMORY_MIB = 50  # that ours may need over bare on one rank
 
 Events = list[dict[str, Any]]
 
 
 def main() -> int:
     if sys.argv[1:2] == ["--rank"]:
-        return measure_here(sys.argv[2], sys.argv[3:])
+        return measure_here(sys.argv[2:])
     what = str(overhead.__doc__).splitlines()[0]
     parser = Parser(prog="python -m tests.overhead", description=what)
     add = parser.add_argument
     add("--results", type=Path, default=RESULTS, help=f"folder of results (default: {RESULTS})")
     add("--cells", type=partial(among, CELLS), default=[*CELLS], help=f"of {', '.join(CELLS)}")
-    add("--work", choices=[*WORKS], default="resnet50", help="what is trained")
-    add("--designs", type=partial(among, DESIGNS), default=[*DESIGNS], help="of turns, apart")
     try:
         given = parser.parse_args()
     except UsageError as error:
@@ -72,13 +53,7 @@ def main() -> int:
     try:
         folder.mkdir(parents=True)
         for cell in given.cells:
-            if "turns" in given.designs:
-                good &= turns_hold(cell, take_turns(folder, cell, given.work))
-            if "apart" in given.designs:
-                blocks = [
-                    run_apart(folder, cell, given.work, block) for block in range(BLOCKS_APART)
-                ]
-                good &= apart_holds(cell, blocks)
+            good &= turns_hold(cell, take_turns(folder, cell))
     except (OSError, subprocess.SubprocessError) as error:
         print(f"error: {error}; run make setup, or look above", file=sys.stderr)
         return 1
@@ -92,52 +67,41 @@ def among(known: Collection[str], text: str) -> list[str]:
     return text.split(",")
 
 
-def take_turns(folder: Path, cell: str, work: str) -> list[Turns]:
+def take_turns(folder: Path, cell: str) -> list[Turns]:
     """Fresh process groups, each with both loops, until the ratio is known well enough."""
     launches: list[Turns] = []
     while len(launches) < MIN_LAUNCHES or (
         len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
     ):
-        path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
-        launch(cell, work, path, "tests.overhead --rank turns", PAIRS, STEPS)
+        path = folder / f"turns-{cell.replace('/', '-')}-{len(launches):02d}.jsonl"
+        launch(cell, path)
         launches.append(Turns(path))
     return launches
 
 
-def run_apart(folder: Path, cell: str, work: str, block: int) -> dict[str, Events]:
-    """One block: every arm in fresh processes of its own, in an order drawn from its number."""
-    logs = {}
-    for arm in random.Random(block).sample(ARMS_APART, len(ARMS_APART)):
-        path = folder / f"apart-{_slug(cell)}-{block:02d}-{_slug(arm)}.jsonl"
-        module = "bench" if arm == "ours" else "tests.overhead --rank bare"
-        launch(cell, work, path, module, 6, 6)
-        logs[arm] = read_events(path)
-    return logs
-
-
-def _slug(text: str) -> str:
-    return text.replace("/", "-").replace(" ", "-")
-
-
-def launch(
-    cell: str, work: str, log_path: Path, module: str, windows: int, steps_per_window: int
-) -> None:
+def launch(cell: str, log_path: Path) -> None:
     """One fresh process group; what it says is shown only where it fails."""
     backend, _, transport = cell.partition("/")
     fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
-    fields |= {"windows": windows, "steps_per_window": steps_per_window, "warmup_steps": 5}
+    fields |= {"windows": PAIRS, "steps_per_window": STEPS, "warmup_steps": 5}
     fields |= {"batch_per_rank": 16, "dataset": "digits", "log_path": log_path}
-    fields |= WORKS[work]
     env = {**os.environ, **launcher.root_variables()}
     ranks = launcher.command("mpirun", CELLS[cell], args=launcher.ON_THIS_MACHINE)
-    command = [*ranks, sys.executable, "-m", *module.split(), *make_config(fields).to_argv()]
+    command = [
+        *ranks,
+        sys.executable,
+        "-m",
+        "tests.overhead",
+        "--rank",
+        *make_config(fields).to_argv(),
+    ]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         done.check_returncode()
 
 
-def measure_here(which: str, argv: list[str]) -> int:
+def measure_here(argv: list[str]) -> int:
     """Inside a rank: the resources that `python -m bench` sets, then the measurement."""
     place, config = discover(os.environ), parse_argv(argv)
     keep_freed(os.environ)
@@ -145,7 +109,7 @@ def measure_here(which: str, argv: list[str]) -> int:
     from tests.overhead.measure import measure  # loads torch: after the threads are set
 
     try:
-        measure(which, config, place, RunLog(config.log_path if place.rank == 0 else None))
+        measure(config, place, RunLog(config.log_path if place.rank == 0 else None))
     except UsageError as error:  # as of a framework that is not installed
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -216,30 +180,6 @@ def turns_hold(cell: str, launches: Sequence[Turns]) -> bool:
     bars = f"same parameters, lower bound >= {LOWER_BOUND}, half-width <= {HALF_WIDTH:.0%}, own "
     print(f"  {_verdict(good)}: {bars}time < {OWN_SHARE:.1%}", flush=True)
     return good
-
-
-def apart_holds(cell: str, blocks: Sequence[dict[str, Events]]) -> bool:
-    """Print what fresh processes gave, block by block; true if memory holds its bar.
-
-    The ratios are too noisy for one.
-    """
-    seconds = [{arm: _timed_seconds(log) for arm, log in block.items()} for block in blocks]
-    for name in ("ours", "bare again"):
-        ratios = [block["bare"] / block[name] for block in seconds]
-        print(f"{cell}, apart: throughput of {name} / bare {in_words(ratios, 'blocks')}")
-    over = max(_peak_bytes(block["ours"]) - _peak_bytes(block["bare"]) for block in blocks) / 2**20
-    good = over <= MEMORY_MIB
-    bar = f"({_verdict(good)}: <= {MEMORY_MIB} MiB)"
-    print(f"  memory: ours at most {over:+.1f} MiB over bare on rank 0 {bar}", flush=True)
-    return good
-
-
-def _timed_seconds(log: Events) -> float:
-    return float(sum(e["seconds"] for e in log if e["event"] == "window"))
-
-
-def _peak_bytes(log: Events) -> int:
-    return int(_end(log)["peak_memory_bytes"][0])  # resident, of rank 0
 
 
 def _end(log: Events) -> dict[str, Any]:

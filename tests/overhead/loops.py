@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from bench import data
 from bench.config import RunConfig
 from bench.config.derived import MOMENTUM
-from bench.models import build_model, import_torchvision
-from bench.train.precision import memory_format
+from bench.models import import_torchvision
 
 Step = Callable[[], None]
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
@@ -22,14 +19,7 @@ CLASSES = 10
 
 
 def bare_batches(config: RunConfig, rank: int) -> Batches:
-    """The samples of the study's own loop, as a person would index them by hand.
-
-    With preprocessing=resident its one batch, on the device.
-    """
-    if config.preprocessing == "resident":
-        first, classes = next(data.batches(config, rank, data.load_images(config)))
-        first = first.to(config.device, memory_format=memory_format(config))
-        yield from repeat((first, classes.to(config.device)))
+    """The samples of the study's own loop, as a person would index them by hand."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
@@ -48,7 +38,7 @@ def bare_batches(config: RunConfig, rank: int) -> Batches:
 def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
     """A step of plain torch, with the framework wrapped by hand as its tutorial does; its model."""
     torch.manual_seed(config.seed)
-    network = model = _network(config)
+    network = model = _network()
     optimizer: Any = _sgd(model, config)
     if config.backend == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model)
@@ -58,39 +48,26 @@ def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     model.train()
-    return bare_step(model, optimizer, bare_batches(config, rank), config), network
+    return bare_step(model, optimizer, bare_batches(config, rank)), network
 
 
-def bare_step(model: Any, optimizer: Any, batches: Batches, config: RunConfig) -> Step:
+def bare_step(model: Any, optimizer: Any, batches: Batches) -> Step:
     """One step as a tutorial writes it, on whatever wrapped model and optimiser."""
-    rates = map(config.learning_rate, range(config.steps))
-    mixed = config.precision == "bf16-mixed"
-    fixed = config.lr_warmup_steps == 0 and config.lr_decay == "none"
 
     def step() -> None:
         images, labels = next(batches)
-        if not fixed:
-            for group in optimizer.param_groups:
-                group["lr"] = next(rates)
         optimizer.zero_grad()
-        with torch.autocast(config.device, torch.bfloat16, enabled=mixed):
-            loss = cross_entropy(model(images), labels, label_smoothing=config.label_smoothing)
+        loss = cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
 
     return step
 
 
-def _network(config: RunConfig) -> torch.nn.Module:
-    """torchvision's own where it has one: ours must build the same."""
-    classes = data.load_images(config).classes
-    if config.model == "resnet50":
-        network: Any = import_torchvision().models.resnet50(num_classes=classes)
-        network = network.to(memory_format=memory_format(config))
-    else:
-        network = build_model(config, classes)
-    on_device: torch.nn.Module = network.to(config.device)
-    return on_device
+def _network() -> torch.nn.Module:
+    """Torchvision's own ResNet-50: ours must build the same."""
+    network: torch.nn.Module = import_torchvision().models.resnet50(num_classes=CLASSES)
+    return network
 
 
 def recipe_loop(config: RunConfig) -> Step:
@@ -101,7 +78,7 @@ def recipe_loop(config: RunConfig) -> Step:
     """
     import horovod.torch as hvd
 
-    model = import_torchvision().models.resnet50(num_classes=CLASSES)
+    model = _network()
     parameters = model.named_parameters()
     optimizer = hvd.DistributedOptimizer(_sgd(model, config), named_parameters=parameters)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
