@@ -19,13 +19,11 @@ from bench.study.disk import write_whole
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
-from plots.report import figures
 from plots.report.columns import csv_text
-from tests.simulation.figure import draw
 from tests.simulation.noise import measured
 from tests.simulation.studies import simulate
 
-TABLES = ("coverage", "looks", "power")
+TABLES = ("coverage", "looks")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -40,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def make(folders: Sequence[Path], out: Path) -> list[str]:
-    """Write simulation.json, a CSV for each table and a figure into `out`; returns the bars.
+    """Write simulation.json and a CSV for each table into `out`; returns the bars.
 
     Raises UsageError where no comparison of the folders has blocks enough for a verdict.
     """
@@ -56,7 +54,6 @@ def make(folders: Sequence[Path], out: Path) -> list[str]:
     for name in TABLES:
         frame = pd.DataFrame(written[name])
         write_whole(out / f"{name}.csv", csv_text(frame))
-    figures.save({"simulation": draw(found)}, out / "figures")
     said = [f"{'met   ' if bar.met else 'missed'} {bar.what}: {bar.found}" for bar in found.bars]
     return [f"{found.studies:,} simulated studies a row, seed {found.seed}", *said]
 

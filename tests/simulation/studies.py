@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats as tests
 
-from bench.study import power, stats
+from bench.study import stats
 from bench.study.looks import nominal_level, schedule
 from tests.simulation.noise import Array, Measured, noises, normal
 
@@ -29,8 +30,6 @@ LOOKS = schedule(6, 20)
 OF_TURNS = 0.019  # paired sd of launches in which both sides took turns
 SEQUENTIAL = (0.0, 0.5, 1.0, 2.5)  # true effects, in margins of the studies that stop by themselves
 MARGIN = 0.02  # theirs
-EFFECTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15)  # of the candidate, 0.02 is 2 %
-MARGINS = (0.02, 0.04, 0.06, 0.08, 0.1, 0.15)
 
 
 @dataclass(frozen=True)
@@ -88,19 +87,6 @@ class Stopped:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Power:
-    """How often one interval of 95 % excludes 1 at a true effect, or lies inside a margin."""
-
-    verdict: str
-    sd: float  # paired
-    blocks: int
-    effect: float
-    margin: float | None  # of equality
-    simulated: float
-    theory: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Bar:
     """What the statistics are to keep, and whether they did."""
 
@@ -118,7 +104,6 @@ class Simulation:
     measured: Measured
     coverage: list[Coverage]
     looks: list[Stopped]
-    power: list[Power]
     bars: list[Bar]
 
 
@@ -132,17 +117,9 @@ def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulatio
         for (name, d), n in product(drawn.items(), BLOCKS)
     ]
     looks = list(_looks(m, random, studies))
-    power = list(_power(m, random, studies))
-    bars = list(_bars(studies, list(drawn)[:2], coverage, looks, power))
-    return Simulation(
-        seed=seed,
-        studies=studies,
-        measured=m,
-        coverage=coverage,
-        looks=looks,
-        power=power,
-        bars=bars,
-    )
+    bars = list(_bars(studies, list(drawn)[:2], coverage, looks))
+    tables: dict[str, Any] = {"coverage": coverage, "looks": looks, "bars": bars}
+    return Simulation(seed=seed, studies=studies, measured=m, **tables)
 
 
 def _looks(m: Measured, random: Generator, studies: int) -> Iterator[Stopped]:
@@ -166,48 +143,17 @@ def _looks(m: Measured, random: Generator, studies: int) -> Iterator[Stopped]:
         )
 
 
-def _power(m: Measured, random: Generator, studies: int) -> Iterator[Power]:
-    for sd, n in product((m.lowest_sd, m.paired_sd, m.highest_sd), BLOCKS):
-        d = normal(m, random, (studies, n), sd)
-        for effect in EFFECTS:
-            log = math.log1p(effect)
-            yield Power(
-                verdict="faster",
-                sd=sd,
-                blocks=n,
-                effect=effect,
-                margin=None,
-                simulated=float(np.mean(outcomes(d + log).differ())),
-                theory=power.power_difference(sd, log, n),
-            )
-        for margin, effect in product(MARGINS, (0.0, 0.01)):
-            log = math.log1p(effect)
-            yield Power(
-                verdict="equal",
-                sd=sd,
-                blocks=n,
-                effect=effect,
-                margin=margin,
-                simulated=float(np.mean(outcomes(d + log).equal(margin))),
-                theory=power.power_equivalence(sd, log, margin, n, stats.ALPHA / 2),
-            )
-
-
 def _bars(
     studies: int,
     noises: Sequence[str],
     coverage: Sequence[Coverage],
     looks: Sequence[Stopped],
-    power: Sequence[Power],
 ) -> Iterator[Bar]:
     covered = [c.coverage for c in coverage if c.noise in noises]
     yield _bar("95 % intervals cover 93 to 97 %, noise as measured", covered, 0.93, 0.97)
     most = stats.ALPHA + 3 * math.sqrt(stats.ALPHA * (1 - stats.ALPHA) / studies)
     what = f"wrong verdicts of studies that stop when settled: at most {100 * most:.2f} %"
     yield _bar(what, [x.wrong for x in looks], 0, most)
-    for verdict in ("faster", "equal"):
-        off = [abs(p.simulated - p.theory) for p in power if p.verdict == verdict]
-        yield _bar(f"power of {verdict!r} within 3 % of theory", off, 0, 0.03)
 
 
 def _bar(what: str, values: Sequence[float], least: float, most: float) -> Bar:
