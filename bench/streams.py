@@ -1,4 +1,4 @@
-"""Standard streams that cannot end a run, whether closed, full or gone."""
+"""Standard streams that cannot end a run, whether full or gone."""
 
 from __future__ import annotations
 
@@ -19,15 +19,7 @@ class _Forgiving(io.FileIO):
 
 
 def secure() -> None:
-    """Make the process's streams safe to write to; call before any file is opened.
-
-    Otherwise a file could take a closed standard error's number, and complaints go into it.
-    """
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    """Make the process's standard error safe to write to."""
     raw, errors = _Forgiving(2, "w", closefd=False), "backslashreplace"
     sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=True)
 
@@ -41,9 +33,8 @@ def say(text: str) -> None:
 
 def answer(line: str) -> None:
     """Print what a script reads, on standard output; what cannot be written there is dropped."""
-    if sys.stdout is not None:  # as it is where it was closed
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()  # what the user's own code printed stands before it
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()  # what the user's own code printed stands before it
     with suppress(OSError):
         os.write(1, f"{_safe(line)}\n".encode(errors="backslashreplace"))
 

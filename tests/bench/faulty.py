@@ -5,7 +5,6 @@ which, FAULT_RANK on whom, FAULT_WORLD in which of the worlds that take turns.
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 import os
 import signal
 import sys
@@ -27,27 +26,6 @@ WHILE_LOADING = {"hung factory", "raise while loading", "os._exit while loading"
 AT = 6  # step of the fault, 1 being the first
 
 
-class MuteError(Exception):
-    """Cannot be put into words."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-class LoaderDiesMeanwhileError(Exception):
-    """A loading process is killed while this is put into words."""
-
-    def __str__(self) -> str:
-        for child in multiprocessing.active_children():
-            child.kill()
-        time.sleep(1)
-        return "planted words"
-
-
-def _raise_and_kill() -> None:
-    raise LoaderDiesMeanwhileError
-
-
 def _hold() -> None:
     """Until the test removes the file, or forgets it."""
     for _ in range(1200):
@@ -65,10 +43,6 @@ def _raise() -> None:
     raise RuntimeError("planted failure")
 
 
-def _raise_mute() -> None:
-    raise MuteError
-
-
 def _interrupt() -> None:
     raise KeyboardInterrupt
 
@@ -80,17 +54,14 @@ class _HangsWhenForgotten:
 
 FAULTS: dict[str, Callable[[], object]] = {
     "raise": _raise,
-    "raise without words": _raise_mute,
     "KeyboardInterrupt": _interrupt,
     "sys.exit(0)": lambda: sys.exit(0),
     "os._exit(0)": lambda: os._exit(0),
     "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "SIGSTOP": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "hung model": lambda: time.sleep(3600),
     "hung loader": lambda: time.sleep(3600),
     "killed loader": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "hung factory": lambda: time.sleep(3600),
-    "loader killed while it is told": _raise_and_kill,
     "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
     "slow step": _take_time,

@@ -75,21 +75,23 @@ def test_where_no_gradient_is_exchanged_there_is_no_wire() -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("backend", ["ddp", "horovod"])
-def test_real_ranks_record_the_wire_that_they_took(backend: str, tmp_path: Path) -> None:
-    """MPI takes shared memory unless it is told otherwise; over Gloo it is always TCP."""
+@pytest.mark.parametrize(
+    ("backend", "transport", "extra", "expected"),
+    [
+        ("ddp", "mpi", {}, "no TCP"),  # shared memory, unless MPI is told otherwise
+        ("horovod", "mpi", {"OMPI_MCA_btl": "self,tcp"}, "TCP over lo"),
+        ("ddp", "gloo", {}, "TCP over lo"),
+    ],
+)
+def test_real_ranks_record_the_wire_that_they_took(
+    backend: str, transport: str, extra: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "run.jsonl"
     small = ["--model", "mlp", "--image-size", "8", "--batch-per-rank", "4", "--windows", "1"]
-    wires = []
-    for transport, extra in (
-        ("mpi", {}),
-        ("mpi", {"OMPI_MCA_btl": "self,tcp"}),
-        ("gloo", {}),
-    ):
-        log = tmp_path / f"{transport}-{len(extra)}.jsonl"
-        argv = ["--backend", backend, "--transport", transport, "--world-size", "2", *small]
-        done = bench(2, *argv, "--log-path", str(log), extra=extra)
-        assert done.returncode == 0, done.stderr
-        run = read_run(log)
-        assert run.config is not None
-        wires.append(comparability.facts(run.config, run.host, run.end, run.workload)["wire"])
-    assert wires == ["no TCP", "TCP over lo", "TCP over lo"]
+    argv = ["--backend", backend, "--transport", transport, "--world-size", "2", *small]
+    done = bench(2, *argv, "--log-path", str(log), extra=extra)
+    assert done.returncode == 0, done.stderr
+    run = read_run(log)
+    assert run.config is not None
+    facts = comparability.facts(run.config, run.host, run.end, run.workload)
+    assert facts["wire"] == expected
