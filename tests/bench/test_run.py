@@ -89,11 +89,10 @@ def test_all_cells_do_the_same_work(tmp_path: Path) -> None:
     assert len(losses) == 1
 
 
-@pytest.mark.parametrize("backend", ["ddp", "horovod"])
-def test_silent_worlds_of_one_rank_are_refused(backend: str, tmp_path: Path) -> None:
+def test_silent_worlds_of_one_rank_are_refused(tmp_path: Path) -> None:
     """torchrun does not start MPI: every rank would be a world of its own."""
     log = tmp_path / "run.jsonl"
-    done = run(torchrun(2, "-m", "bench", *SHORT, *pair(backend, "mpi"), "--log-path", str(log)))
+    done = run(torchrun(2, "-m", "bench", *SHORT, *pair("ddp", "mpi"), "--log-path", str(log)))
     assert done.returncode != 0
     (line,) = error_lines(done)
     assert "torchrun started 2 ranks, but MPI" in line
@@ -174,11 +173,10 @@ def test_horovod_missing(tmp_path: Path) -> None:
     assert "make setup" in line
 
 
-@pytest.mark.parametrize("name", ["HOROVOD_AUTOTUNE", "HOROVOD_FUSION_THRESHOLD"])
-def test_horovod_tuned_behind_our_back(name: str) -> None:
-    done = bench(2, *SHORT, *pair("horovod", "mpi"), extra={name: "1"})
+def test_horovod_tuned_behind_our_back() -> None:
+    done = bench(2, *SHORT, *pair("horovod", "mpi"), extra={"HOROVOD_FUSION_THRESHOLD": "1"})
     assert done.returncode == 2
-    assert f"{name}='1'" in error_lines(done)[0]
+    assert "HOROVOD_FUSION_THRESHOLD='1'" in error_lines(done)[0]
 
 
 def test_a_loss_that_is_not_finite_is_not_ok(tmp_path: Path) -> None:
@@ -205,14 +203,6 @@ def test_a_loss_that_explodes_is_not_ok_and_was_foretold(tmp_path: Path) -> None
     good = ("samples_per_step", "torch_settings_kept", "loss_finite", "parameters_equal", "parity")
     assert result.end["checks"] == {**dict.fromkeys(good, True), "loss_bounded": False}
     assert (result.state, result.problem) == ("failed", "loss_bounded")
-
-
-def test_a_capped_learning_rate_is_not_warned_of(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    done = bench(1, *SHORT, "--base-lr", "32000", "--max-lr", "0.03", "--log-path", str(log))
-    assert done.returncode == 0, done.stderr
-    assert "warning: learning rate" not in done.stderr
-    assert read_run(log).end["checks"]["loss_bounded"] is True
 
 
 def start(log: Path, *options: str) -> subprocess.Popen[str]:
@@ -251,20 +241,16 @@ def test_a_signal_leaves_an_interrupted_log(
     assert len(result.windows) >= 2, "what was measured before stays"
 
 
-@pytest.mark.parametrize(("backend", "transport"), [("ddp", "mpi"), ("horovod", "gloo")])
-def test_interrupting_mpirun(tmp_path: Path, backend: str, transport: str) -> None:
+def test_interrupting_mpirun(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
-    process = start(log, *pair(backend, transport))
+    process = start(log, *pair("horovod", "gloo"))
     process.send_signal(signal.SIGTERM)
     assert finished(process, log).state == "interrupted"
 
 
-@pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
-def test_a_rank_out_of_memory_is_told_from_a_failure(
-    tmp_path: Path, backend: str, transport: str
-) -> None:
+def test_a_rank_out_of_memory_is_told_from_a_failure(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
-    options = [*ENDLESS, "--model", "tests.bench.tiny:grows_later", *pair(backend, transport)]
+    options = [*ENDLESS, "--model", "tests.bench.tiny:grows_later", *pair("ddp", "gloo")]
     done = bench(2, *options, "--log-path", str(log), extra={"FAIL_RANK": "1"})
     assert done.returncode == 1
     result = read_run(log)
