@@ -104,7 +104,6 @@ _ROWS = (
         knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib",)),
         cuts_freely=True,
         refused={
-            ("sync_batchnorm", True): "it exchanges gradients alone; leave it out",
             ("compression", "fp16"): "its buckets travel as float32; leave it out",
             ("compression", "bf16"): "its buckets travel as float32; leave it out",
         },
@@ -120,7 +119,6 @@ _ROWS = (
         knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib", "mode")),
         cuts_freely=True,
         refused={
-            ("sync_batchnorm", True): "it exchanges gradients alone; leave it out",
             ("compression", "fp16"): "its keys travel as float32; leave it out",
             ("compression", "bf16"): "its keys travel as float32; leave it out",
         },

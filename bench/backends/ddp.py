@@ -57,8 +57,6 @@ class Ddp(Backend):
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        if config.sync_batchnorm:
-            model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
         wrapped = DistributedDataParallel(model, **_options(config, self._device))
         # bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one
         # framework alone would round more

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.backends import mpi_group, nccl
 from bench.backends.buckets import buckets
@@ -39,8 +38,6 @@ class Horovod(Backend):
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        if config.sync_batchnorm:
-            _join_statistics(model, self._hvd)
         # not broadcast_optimizer_state: on a fresh optimiser it takes a step with zero gradients
         broadcast(model.state_dict(), self._hvd)
         if config.exchange == "off":
@@ -124,22 +121,6 @@ def _require_one_exchange(groups: Sequence[Sequence[torch.Tensor]]) -> None:
         raise UsageError(
             f"{one_exchange}, Horovod at most {ONE_EXCHANGE_MIB} MiB; use a smaller --model"
         )
-
-
-def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:
-    """Replace every BatchNorm below `model` by Horovod's with the same tensors; DDP has torch's."""
-    for module in list(model.modules()):
-        for name, norm in module.named_children():
-            if isinstance(norm, _BatchNorm):
-                joined = hvd.SyncBatchNorm(
-                    norm.num_features,
-                    norm.eps,
-                    norm.momentum,
-                    norm.affine,
-                    norm.track_running_stats,
-                )
-                joined._parameters, joined._buffers = norm._parameters, norm._buffers
-                setattr(module, name, joined.train(norm.training))
 
 
 class Wire:

@@ -163,7 +163,6 @@ class Fields(Options):
     compression: Literal["none", "fp16", "bf16"] = _field(
         _EXCHANGE, "none", "type in which float32 gradients travel"
     )
-    sync_batchnorm: bool = _field(_EXCHANGE, False, "BatchNorm statistics over all ranks (CUDA)")
     exchange: Literal["on", "off"] = _field(
         _EXCHANGE, "on", "'off': same loop, ranks and framework, but no gradient is exchanged"
     )

@@ -15,6 +15,7 @@ RETIRED: Mapping[str, Any] = {
     "sysfs": "/sys",
     "trace": None,
     "loader_only": False,
+    "sync_batchnorm": False,
 }
 
 

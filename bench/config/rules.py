@@ -119,8 +119,6 @@ def _device(c: Derived) -> Iterator[str]:
         return
     if c.transport == "nccl":
         yield "transport=nccl carries CUDA tensors; with device=cpu use --transport mpi or gloo"
-    if c.sync_batchnorm:
-        yield "sync_batchnorm needs device=cuda: no framework has it for the CPU; leave it out"
     if c.precision == "tf32":
         yield "precision=tf32 is CUDA's; with device=cpu use float32 or bf16-mixed"
 
@@ -200,7 +198,7 @@ def _trainings(c: Derived) -> Iterator[str]:
 # these read, compute or exchange something that an emulated run does not have
 _NOT_EMULATED = (
     *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
-    *("compile", "accumulate", "sync_batchnorm", "unused_parameters"),
+    *("compile", "accumulate", "unused_parameters"),
 )
 
 

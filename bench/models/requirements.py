@@ -58,7 +58,7 @@ def _layer_problems(name: str, module: nn.Module) -> Iterator[str]:
     bases = [base.__name__ for base in type(module).__mro__]  # torch's, or a framework's own
     if isinstance(module, nn.modules.batchnorm._BatchNorm) and "SyncBatchNorm" in bases:
         alone = f"{name} ({kind}) synchronises by one framework, and not under another"
-        yield f"{alone}; return a plain BatchNorm, and use --sync-batchnorm on CUDA"
+        yield f"{alone}; return a plain BatchNorm"
     elif call := _asks_for_group(module):
         alone = f"{name} ({kind}) uses {call}, which not every backend's ranks have"
         yield f"{alone}; leave the exchange to the backend"

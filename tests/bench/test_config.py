@@ -114,7 +114,6 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--sharding fixed", ["sharding=fixed", "endless"]),
     ("--accumulate 3", ["accumulate=3", "4 images", "divisor"]),
     ("--precision tf32", ["precision=tf32", "device=cpu", "bf16-mixed"]),
-    ("--sync-batchnorm", ["sync_batchnorm", "device=cuda"]),
     ("--compression fp16", ["compression=fp16", "backend=single"]),
     ("--exchange off", ["exchange=off", "backend=single"]),
     ("--backend ddp --exchange off --overlap off", ["overlap=off", "exchange=off leaves out"]),
