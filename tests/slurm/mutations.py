@@ -73,8 +73,6 @@ node_local = ["/tmp"]
 [env]
 OPTION = "a value"
 OTHER = "1"
-[env_per_backend.horovod]
-HIS = "a value"
 """
 FREE = (
     b"question|title|notes|model|dataset|data|data_dir|venv|modules|launch_args|mpirun_args|"

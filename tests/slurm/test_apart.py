@@ -90,7 +90,6 @@ class Launched:
             container=[],
             launcher="mpirun",
             launch_args=["--bind-to", "none", "--oversubscribe"],
-            own_env={},
         )
         shared = ["--model", "tests.bench.tiny:plain", "--dataset", "digits", "--transport", "gloo"]
         shared += ["--warmup-steps", "3", "--windows", "2", "--batch-per-rank", "4"]

@@ -85,19 +85,6 @@ BAD: list[tuple[str, str, int, str]] = [
         1,
         "policy.signal_lead_s=120 leaves a job of 4 min no time to run; us",
     ),
-    (
-        MORE,
-        f'{MORE}\n[env]\nMV2_X = "1"\n[env_per_backend.horovod]\nMV2_X = "0"',
-        25,
-        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all; drop one of the",
-    ),
-    (
-        MORE,
-        f'{MORE}\n[env_per_backend.horovod]\nHOROVOD_CYCLE_TIME = "1"',
-        23,
-        "env_per_backend.horovod.HOROVOD_CYCLE_TIME: Horovod's settings are the study's: ",
-    ),
-    (MORE, f'{MORE}\n[env_per_backend.mxnet]\nX = "1"', 22, "env_per_backend.mxnet: a backend is"),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
     ('title = "a cluster"\n', "", 1, "key 'title' is missing: what the machine is, in a few words"),
 ]
