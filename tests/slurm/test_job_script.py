@@ -93,10 +93,10 @@ def last_event(run: PlannedRun) -> dict[str, Any]:
     return event
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+def wait_for(condition: Callable[[], bool], limit_s: float = 60) -> None:
+    deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, "waited 60 s in vain"
+        assert time.monotonic() < deadline, f"waited {limit_s:g} s in vain"
         time.sleep(0.02)
 
 
