@@ -147,15 +147,6 @@ def exports(site: Site) -> dict[str, str]:
     return {**variables, **site.env}
 
 
-def own_env(site: Site) -> dict[str, list[str]]:
-    """By backend the variables of its runs alone, as NAME=VALUE."""
-    return {
-        backend: [f"{name}={value}" for name, value in variables.items()]
-        for backend, variables in site.env_per_backend.items()
-        if variables
-    }
-
-
 def reaching_all_hosts(site: Site) -> Site:
     """The site with mpirun told of its hostfile, and of every variable that all hosts need."""
     if not site.hostfile:

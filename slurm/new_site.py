@@ -249,8 +249,7 @@ def explained(
         elif key in values and isinstance(values[key], dict):
             tables += ["", f"[{name}]  # {about}", *_lines(values[key])]
         elif field.default == {}:
-            title = f"[{name}]" if name == "env" else f"# [{name}.NAME]"
-            tables += ["", f"{title}  # {about}", '# NAME = "value"']
+            tables += ["", f"[{name}]  # {about}", '# NAME = "value"']
         else:
             choices = ", ".join(str(c) for c in get_args(field.annotation) if isinstance(c, str))
             plain += [f"# {about}" + (f" (one of: {choices})" if choices else "")]

@@ -112,7 +112,6 @@ def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
     return {
         "text": text.rstrip("\n"),
         "end_of_text": _end_of(text),
-        "own_env": directives.own_env(site),
         "common": [shlex.join(configs[0].to_words(name)) for name in shared],
         "blocks": _blocks(launches, _lines(runs, [*OWNED_FIELDS, *of_cells])),
         "total": len(runs),

@@ -9,7 +9,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.config import Transport
 from bench.study.definition import Broken, StrictTable
 from slurm import tables
@@ -47,9 +46,6 @@ class Site(StrictTable):
     network: tables.Network = Field(tables.Network(), description="one wire for both frameworks")
     setup: tables.Setup = Field(tables.Setup(), description="before Python starts")
     env: Variables = Field({}, description="environment variables exported for every run")
-    env_per_backend: dict[str, Variables] = Field(
-        {}, description="the same for one backend's runs alone; the report says so at every ratio"
-    )
     limits: tables.Limits = Field(tables.Limits(), description="what the queues allow")
     paths: tables.Paths = Field(tables.Paths(), description="where things are")
     policy: tables.Policy = Field(tables.Policy(), description="how a job treats its allocation")
@@ -69,7 +65,7 @@ class Site(StrictTable):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for rules in (_launch_rules, _count_rules, _request_rules, _env_rules):
+        for rules in (_launch_rules, _count_rules, _request_rules):
             for key, message in rules(self):
                 raise Broken(key, message)
         return self
@@ -136,19 +132,3 @@ def _request_rules(s: Site) -> Iterator[_Rule]:
                 f"access.extra.{index}",
                 f"access.extra: {option!r} breaks a job: {why}; leave it out",
             )
-
-
-def _env_rules(s: Site) -> Iterator[_Rule]:
-    for backend, variables in s.env_per_backend.items():
-        table = f"env_per_backend.{backend}"
-        if backend not in frameworks():
-            yield table, f"{table}: a backend is one of {', '.join(frameworks())}"
-            return
-        facts = CATALOGUE[backend]
-        for name in variables:
-            key = f"{table}.{name}"
-            if name in s.env:
-                yield key, f"{key}: {name} is also in env, which is for all; drop one of the two"
-            if name.startswith(facts.env_prefixes):
-                knobs = ", ".join(facts.knobs.get("tuned", ()))
-                yield key, f"{key}: {facts.short_label}'s settings are the study's: {knobs}"

@@ -12,7 +12,6 @@ _CURES = {
     "code_sha256": "bring the same files to every node",
     "versions": "start every rank in the same environment of packages",
     "env": "set it on every node alike (mpirun: -x NAME), or on none",
-    "backend_env": "set it on every node alike (mpirun: -x NAME), or on none",
     "malloc": "start every rank with the same C library and MALLOC_* variables",
     "user_code": "bring the same files to every node",
     "workload": "give every rank the same data set and the same model",

@@ -57,8 +57,6 @@ _JOB = (
     *("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_NODELIST"),
     *("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"),
 )
-# Names the variables set for this run's backend alone, separated by spaces; set by who starts it
-_OF_THE_BACKEND = "BENCH_BACKEND_ENV"
 _CODE = Path(__file__).parents[1]
 _NOT_MEASURING = ("tools/", "study/", "shell.py")
 _PACKAGES = (
@@ -102,7 +100,6 @@ def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any
         "versions": {"python": platform.python_version(), **installed(), **versions},
         "env": {k: v for k, v in recorded(env).items() if not _PLACEMENT.match(k)},
         "malloc": kept(),
-        "backend_env": {k: env[k] for k in env.get(_OF_THE_BACKEND, "").split() if k in env},
     }
 
 

@@ -84,6 +84,6 @@ class Host(TypedDict):
     versions: NotRequired[Texts]
     env: NotRequired[Texts]
     malloc: NotRequired[Text]
-    backend_env: NotRequired[Texts]
+    backend_env: NotRequired[Texts]  # more of env; written until version 2.0
     job: NotRequired[dict[Text, Text]]
     turns: NotRequired[TurnsOfALaunch]

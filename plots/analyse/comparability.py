@@ -36,8 +36,6 @@ _MALLOC = "malloc"  # as the C library held memory
 _ENV = "env."  # recorded where it changes speed; what is not there is unset, a fact too
 _USER_CODE = "user_code."  # by module: the user's own model or data set, and what it imports
 OWN_CODE = "backend_code."  # by file, of a user's backend: alike in all runs of its cells
-# set by intent for the runs of one backend: compared all the same, and every comparison says so
-OWN_ENV = "backend_env."
 # those that a process alone obeys too; what carries gradients means nothing to it
 _COMPUTES = tuple(
     _ENV + prefix
@@ -46,13 +44,13 @@ _COMPUTES = tuple(
         *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "TCMALLOC_", "HUGETLB_"),
     )
 )
-OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
-OF_A_SIDE = (TUNED, OWN_ENV, OF_THE_ARM, OWN_CODE)  # may differ between the sides of a comparison
+OF_THE_ARM = "arm."  # fields that the study sets for one arm alone
+OF_A_SIDE = (TUNED, OF_THE_ARM, OWN_CODE)  # may differ between the sides of a comparison
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
 COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
 # on more nodes there are more ways to take; two cells of one point must have taken the same
 _WIRES = ("wire", "versions.nccl transport")
-OF_THE_POINT = ("hostnames", "affinity", "turns", *_WIRES, _ENV, *COUNTED, TUNED, OWN_ENV)
+OF_THE_POINT = ("hostnames", "affinity", "turns", *_WIRES, _ENV, *COUNTED, TUNED)
 _PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
 # a compiler orders the sums, compression rounds, and other devices add in any order
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
@@ -153,18 +151,17 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     versions = host.get("versions", {}).items()
     host_facts |= {f"versions.{k}": v for k, v in versions if k not in BUNDLED}
     host_facts |= {name: host.get(name) for name in (_CODE, _MALLOC)}
-    env = host.get("env", {}).items()
+    env = {**host.get("env", {}), **host.get("backend_env", {})}.items()
     host_facts |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
-    host_facts |= {OWN_ENV + k: v for k, v in host.get("backend_env", {}).items()}
     if any(of_places := [rank.get("env", {}) for rank in ranks]):
         host_facts[_ENV + "of single ranks"] = json.dumps(of_places)
     return {k: str(v) for k, v in host_facts.items() if v is not None}
 
 
-def by_intent(facts: Iterable[Facts], kind: str) -> tuple[str, ...]:
-    """What was set for these runs' backend (OWN_ENV) or arm (OF_THE_ARM) alone, as 'name=value'."""
-    facts_of_kind = {item for one in facts for item in one.items() if item[0].startswith(kind)}
-    return tuple(sorted(f"{name.removeprefix(kind)}={value}" for name, value in facts_of_kind))
+def of_the_arm(facts: Iterable[Facts]) -> tuple[str, ...]:
+    """Name what was set for these runs' arm alone, as 'name=value'."""
+    found = {item for one in facts for item in one.items() if item[0].startswith(OF_THE_ARM)}
+    return tuple(sorted(f"{name.removeprefix(OF_THE_ARM)}={value}" for name, value in found))
 
 
 def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
@@ -174,13 +171,12 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
     """
     both = (*a, *b)
     fields = dict.fromkeys(field for one in both for field in one)
-    declared = {_ENV + f.removeprefix(OWN_ENV) for f in fields if f.startswith(OWN_ENV)}
     kinds = tuple(name for name in ignore if name.endswith("."))
     differing = []
     for field in fields:
-        if field in ignore or field.startswith(kinds) or field in declared:
+        if field in ignore or field.startswith(kinds):
             continue
-        may_be_unset = (_CODE, _MALLOC, _ENV, OWN_ENV, OF_THE_ARM, _USER_CODE, OWN_CODE)
+        may_be_unset = (_CODE, _MALLOC, _ENV, OF_THE_ARM, _USER_CODE, OWN_CODE)
         unset = "unset" if field.startswith(may_be_unset) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
@@ -189,12 +185,9 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
 
 
 def compute_env(runs: Iterable[Facts]) -> list[str]:
-    """Variables of the compute that are not alike in all runs, those of one process included; what
-    is set for one backend by intent is named elsewhere.
-    """
-    kinds = (*_COMPUTES, OWN_ENV)
+    """Variables of the compute that are not alike in all runs, those of one process included."""
     return differences(
-        ({k: v for k, v in one.items() if k.startswith(kinds)} for one in runs), (), (OWN_ENV,)
+        ({k: v for k, v in one.items() if k.startswith(_COMPUTES)} for one in runs), ()
     )
 
 
@@ -224,7 +217,7 @@ def of_a_point(facts: Facts, scheduled: bool) -> Facts:
 
 def work_of(facts: Facts) -> Facts:
     """What the run was asked to do, apart from what may differ by block."""
-    besides = (TUNED, OWN_ENV, OF_THE_ARM)
+    besides = (TUNED, OF_THE_ARM)
     return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(besides)}
 
 

@@ -33,7 +33,6 @@ class Comparison:
     first_steps: Paired | None  # a window's first step over its others, of one side over the other
     sessions: tuple[str, ...]  # of each block
     emulated: bool  # whether compute slept
-    unequal: tuple[str, ...]  # what one side's environment had by intent and the other's had not
     of_one_arm: tuple[str, ...] = ()  # what the study set for one side alone: part of the question
     margin: float = 0.02
     primary: bool = False
@@ -214,14 +213,13 @@ def _comparison(
         first_steps=table.first_steps(a, b, blocks),
         sessions=tuple(table.sessions(a, blocks)),
         emulated=any(comparability.is_emulated(one) for _, side in facts for one in side),
-        unequal=_of_one(facts, comparability.OWN_ENV),
-        of_one_arm=_of_one(facts, comparability.OF_THE_ARM),
+        of_one_arm=_of_one(facts),
     )
 
 
-def _of_one(sides: Sequence[tuple[str, Sequence[Facts]]], kind: str) -> tuple[str, ...]:
+def _of_one(sides: Sequence[tuple[str, Sequence[Facts]]]) -> tuple[str, ...]:
     """What one of two cells alone had, in words."""
-    (a, of_a), (b, of_b) = ((cell, comparability.by_intent(facts, kind)) for cell, facts in sides)
+    (a, of_a), (b, of_b) = ((cell, comparability.of_the_arm(facts)) for cell, facts in sides)
     alone = [(a, [v for v in of_a if v not in of_b]), (b, [v for v in of_b if v not in of_a])]
     return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone if had)
 

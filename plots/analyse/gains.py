@@ -23,7 +23,7 @@ def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Po
             pair = f"{describe(point)} against {plain.cell}"
             if blocks := table.shared(plain, point, ignore, pair, missing):
                 facts = table.facts(point, blocks)
-                fields = comparability.by_intent(facts, comparability.OF_THE_ARM)
+                fields = comparability.of_the_arm(facts)
                 ratio = table.paired(plain, point, blocks).estimate
                 yield PointRow(point, _over(plain) | {"ratio": ratio, "of_the_arm": fields})
     siblings: dict[Point, list[Point]] = defaultdict(list)

@@ -31,7 +31,7 @@ from plots.report.format import (
     short,
     slug,
 )
-from plots.report.verdicts import another_day, doubts, label, over, plain, sentence, sides
+from plots.report.verdicts import another_day, doubts, over, plain, sentence, sides, word
 
 _FULL = 0.9  # share of the time from which on cores are as good as full
 _MOST = 1000  # characters of the first sentence
@@ -65,18 +65,18 @@ def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = No
     """
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in rows:
-        groups[label(c)].append(c)
+        groups[word(c)].append(c)
     total = count(len(rows), "point")
     counts: list[str] = []
     ordered = sorted(groups.items(), key=lambda item: (not item[1][0].settled, -len(item[1])))
     if most is not None and len(ordered) > most:
         rest = [c for _, group in ordered[most - 1 :] for c in group]
         ordered = [*ordered[: most - 1], ("other verdicts", rest)]
-    for word, group in ordered:
+    for verdict, group in ordered:
         where = f"{len(group)}" if counts else f"{len(group)} of {total}"
         if len(group) == len(rows):
             where = total if len(rows) == 1 else every(len(rows), "point")
-        counts.append(f"{word} at {where}{_sizes(group) if sizes else ''}")
+        counts.append(f"{verdict} at {where}{_sizes(group) if sizes else ''}")
     return ", ".join(counts)
 
 

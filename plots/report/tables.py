@@ -129,7 +129,6 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
         Column("margin"),
         Column(word, key="verdict"),
         Column(sentence, key="verdict_text"),
-        Column("unequal", key="unequal_environments"),
         Column("of_one_arm"),
         Column("primary"),
         Column("blocks_to_settle"),

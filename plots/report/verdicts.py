@@ -39,11 +39,6 @@ def word(c: Comparison) -> str:
     return words.get(c.verdict, "Not settled")
 
 
-def label(c: Comparison) -> str:
-    """The verdict, for a figure; two more words where the terms were not equal."""
-    return word(c) + (" (environments differ)" if c.unequal else "")
-
-
 def line(c: Comparison) -> str:
     """'Horovod faster: 5.3 % [0.6, 10.1]': by what share, and the interval that decides.
 
@@ -68,8 +63,7 @@ def share(c: Comparison) -> str:
 
 def sentence(c: Comparison) -> str:
     """The verdict's line, and what else was compared than the framework."""
-    unequal = ["in unequal environments"] if c.unequal else []
-    return "; ".join([line(c), *unequal, *c.of_one_arm])
+    return "; ".join([line(c), *c.of_one_arm])
 
 
 def exchanges_nothing(c: Comparison) -> bool:

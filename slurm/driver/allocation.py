@@ -142,9 +142,7 @@ class SlurmJob(LocalJob):
         words = ["doctor", "--backend", backend, "--transport", transport or "none"]
         words += ["--world-size", str(ranks), *self.options.preflight]
         words += ["--rendezvous-dir", str(self.folder / "jobs")]
-        variables = self.own_env(backend)
-        command = [*self.launch(ranks), *variables, *self.bench, *words]
-        step = self.steps.start(command, out, PREFLIGHT_S)
+        step = self.steps.start([*self.launch(ranks), *self.bench, *words], out, PREFLIGHT_S)
         ended = self.steps.wait(step)
         printed = out.read_text(errors="replace")
         # an exit code of 0 is not enough: the doctor's last line must be there

@@ -110,16 +110,6 @@ class LocalJob:
                 f"{log} was made on {', '.join(elsewhere)}, and this is {this}: {rule}"
             )
 
-    def own_env(self, backend: str) -> list[str]:
-        """Behind the launcher, which takes no part in it; the run log tells which they are."""
-        variables = self.options.own_env
-        if not variables:
-            return []
-        if backend not in variables:
-            return ["env"]
-        names = [word.partition("=")[0] for word in variables[backend]]
-        return ["env", f"BENCH_BACKEND_ENV={' '.join(names)}", *variables[backend]]
-
     def _do(self, heads: Sequence[str], launch: LaunchLines) -> None:
         """The runs of a launch that are not done; none is measured without those it belongs to."""
         logs = [self._files(line)[0] for line in launch.lines]
@@ -208,8 +198,8 @@ class LocalJob:
     ) -> Step:
         """Start a run; `stack` removes what it leaves behind."""
         log, out = self._files(line)
-        command = [*self.launch(line.ranks, shared=table is not None), *self.own_env(line.backend)]
-        command += [*self.bench, *self.common, "--world-size", str(line.ranks)]
+        command = [*self.launch(line.ranks, shared=table is not None), *self.bench]
+        command += [*self.common, "--world-size", str(line.ranks)]
         command += [*line.options, "--log-path", str(log)]
         env, before_end = dict(os.environ), []
         if table is not None:

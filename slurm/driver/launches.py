@@ -19,16 +19,9 @@ class RunLine(NamedTuple):
     options: list[str]
 
     @property
-    def backend(self) -> str:
-        return self._option("--backend", "")
-
-    @property
     def block(self) -> int:
-        index = self._option("--block", "")
+        index = dict(zip(self.options, self.options[1:], strict=False)).get("--block", "")
         return int(index) if index.isdecimal() else 0  # whatever else it is, the run refuses it
-
-    def _option(self, name: str, otherwise: str) -> str:
-        return dict(zip(self.options, self.options[1:], strict=False)).get(name, otherwise)
 
 
 class LaunchLines(NamedTuple):

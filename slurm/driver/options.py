@@ -8,18 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
-from bench.options import Options, Shown, option
+from bench.options import Options, option
 
 
 def _split(text: object) -> object:
     return tuple(shlex.split(text)) if isinstance(text, str) else text
-
-
-def _own_env(texts: object) -> object:
-    """'BACKEND NAME=VALUE ...' of each as a mapping."""
-    if not isinstance(texts, list):
-        return texts
-    return {words[0]: tuple(words[1:]) for words in map(shlex.split, texts)}
 
 
 _Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -35,9 +28,6 @@ class JobOptions(Options):
     container: _Words = option((), "words that start a program in a container")
     launcher: Literal["mpirun", "srun", "ibrun"] = option("mpirun", "starts a run's ranks")
     launch_args: _Words = option((), "arguments of the launcher in every step")
-    own_env: Annotated[dict[str, tuple[str, ...]], BeforeValidator(_own_env)] = option(
-        {}, "BACKEND NAME=VALUE ...", shown=Shown(action="append")
-    )
     job: str = option("", "name of a Slurm job's files; left out: no scheduler")
     nodes: int = option(1, "that the job needs")
     ranks_per_node: int = option(1, "that fill a node")

@@ -66,14 +66,6 @@ def test_without_git_nothing_is_claimed(tmp_path: Path) -> None:
     assert code(tmp_path) == {"commit": None, "bench_tree": None, "bench_dirty": None}
 
 
-def test_what_was_set_for_one_backend_alone_is_recorded_whatever_its_name() -> None:
-    env = {"MV2_SUPPORT_DL": "1", "MY_MPI": "x.so", "MVP_USE": "2"}
-    run = describe_run({"BENCH_BACKEND_ENV": "MV2_SUPPORT_DL MY_MPI GONE", **env}, {})
-    assert run["backend_env"] == {"MV2_SUPPORT_DL": "1", "MY_MPI": "x.so"}
-    assert run["env"] == {"MV2_SUPPORT_DL": "1", "MVP_USE": "2"}
-    assert describe_run({"MV2_SUPPORT_DL": "1"}, {})["backend_env"] == {}
-
-
 def test_only_listed_variables_are_recorded() -> None:
     env = {"OMP_NUM_THREADS": "1", "AWS_SECRET": "x", "HOROVOD_RANK": "1", "SLURM_JOB_ID": "7"}
     run = describe_run({**env, "OMPI_MCA_orte_top_session_dir": "/tmp"}, {"mpi": "Open MPI"})

@@ -431,33 +431,19 @@ def test_a_rank_that_stood_elsewhere_is_named() -> None:
     ]
 
 
-def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accident() -> None:
-    run = logs.config("horovod/mpi", 2)
-    plain = logs.host(2)
-    env, own = {**plain["env"], "MV2_X": "1"}, (comparability.OWN_ENV,)
-    accident = comparability.facts(run, logs.host(2, env=env), {})
-    intent = comparability.facts(run, logs.host(2, env=env, backend_env={"MV2_X": "1"}), {})
-    reference = logs.config("ddp/mpi", 2)
-    ddp = [comparability.facts(reference, plain, {})]
-    of_all = [comparability.facts(reference, logs.host(2, env={**env, "MV2_X": "0"}), {})]
-    assert comparability.differences(ddp, [accident], own) == ["env.MV2_X: 1, unset"]
-    assert comparability.differences(ddp, [intent], own) == []
-    assert comparability.differences(of_all, [intent], own) == []
-    assert comparability.differences([accident], [intent]) == ["backend_env.MV2_X: 1, unset"]
-    assert comparability.by_intent([intent], comparability.OWN_ENV) == ("MV2_X=1",)
-    assert comparability.by_intent([accident], comparability.OWN_ENV) == ()
-
-
-def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(
-    tmp_path: Path,
-) -> None:
-    for block, own in enumerate(({"MV2_X": "1"}, {"MV2_X": "1"}, {})):
-        provenance = logs.host(2, backend_env=own)
-        run = logs.config("horovod/mpi", 2, block=block)
-        logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=provenance)
-    assert reasons(load(tmp_path)) == {
-        "2.jsonl": "differs from its point's other runs: backend_env.MV2_X: 1, unset"
-    }
+@pytest.mark.parametrize("kept", ["env", "backend_env"])  # the latter of logs until version 2.0
+def test_runs_of_unequal_environments_are_not_compared(tmp_path: Path, kept: str) -> None:
+    reference, candidate = (logs.config(f"{name}/mpi", 2) for name in ("ddp", "horovod"))
+    own = {**logs.host(2)["env"], "MV2_X": "1"}
+    ddp = comparability.facts(reference, logs.host(2), {})
+    horovod = comparability.facts(candidate, logs.host(2, **{kept: own}), {})
+    differs = ["env.MV2_X: 1, unset"]
+    assert comparability.differences([ddp], [horovod], comparability.OF_A_SIDE) == differs
+    for block, provenance in enumerate(({kept: own}, {kept: own}, {})):
+        run = candidate.model_copy(update={"block": block})
+        logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=logs.host(2, **provenance))
+    why = "differs from its point's other runs: env.MV2_X: 1, unset"
+    assert reasons(load(tmp_path)) == {"2.jsonl": why}
 
 
 def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:

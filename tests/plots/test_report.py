@@ -177,25 +177,6 @@ def test_what_a_variant_gains_stands_in_a_table_of_its_own(variants: Path, study
     assert "## Variants" not in page(study)
 
 
-def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(
-    tmp_path: Path, study: Path
-) -> None:
-    folder = logs.study(tmp_path / "test", blocks=6)
-    for path in (folder / "runs").glob("*horovod*"):
-        own = '"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1"'
-        logs.edit(path, '"env": {', f'"backend_env": {{{own}}}, "env": {{{own}, ')
-    text = report(folder)
-    said = "horovod/mpi alone ran with MV2_USE_CUDA=1, MV2_USE_GDR=0"
-    assert "environments differ" in text.split("## Answer\n\n")[0].partition("In doubt: ")[2]
-    assert f"- *environments differ*: {said}, as the site asks; each ratio marked so " in text
-    for row in logs.rows(text, "Horovod against DDP"):
-        assert row["verdict"].endswith("; in unequal environments")
-    assert "agrees on everything but the framework, and the environment where it says so." in text
-    assert all(c["unequal_environments"] == [said] for c in summary(folder)["comparisons"])
-    assert "unequal" not in page(study)
-    assert all(c["unequal_environments"] == [] for c in summary(study)["comparisons"])
-
-
 def test_a_second_report_changes_no_byte(study: Path, tmp_path: Path) -> None:
     assert main(["report", str(study), "--out", str(tmp_path / "again")]) == 0
     for path in (tmp_path / "again").rglob("*.*"):

@@ -433,11 +433,10 @@ def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
         first_steps=None,
         sessions=("",) * 6,
         emulated=False,
-        unequal=(),
         verdict=stats.decide(p.interval() or (0, 2), 0.02),
     )
     assert verdicts.line(c) == verdicts.sentence(c) == said
-    assert verdicts.word(c) == verdicts.label(c) == label
+    assert verdicts.word(c) == label
     (doubt,) = verdicts.doubts(c)
     assert doubt.startswith("the ratio of median steps is 1.500 against ")
     assert not list(verdicts.doubts(replace(c, median_ratio=p.ratio * 1.01)))

@@ -9,8 +9,8 @@ from slurm.site import Site
 ROOT = Path(__file__).parents[2]
 
 SHIPPED_SITES = (
-    "apptainer, cardinal, cardinal-mvapich, generic, hostfile, local, local-gpu, lumi-g, "
-    "perlmutter, pyxis, testcluster, vista"
+    "cardinal, cardinal-mvapich, generic, hostfile, local, local-gpu, lumi-g, perlmutter, "
+    "testcluster, vista"
 )
 
 SMALL = """\

@@ -14,8 +14,7 @@ from slurm.driver import job as driver
 from slurm.driver.launches import read_launches
 from slurm.driver.options import JobOptions
 from tests.bench.ranks import ROOT, environment
-from tests.slurm.studies import SMALL, TINY
-from tests.slurm.test_batch_script import BatchJob
+from tests.slurm.studies import TINY
 from tests.slurm.test_end_to_end import runs, start_study
 
 STUDY = """\
@@ -32,7 +31,6 @@ time_limit_s = 120
 STUDY += TINY + "windows = 2\n"
 TO_A_TARGET = STUDY.format(candidate="horovod/gloo") + "epochs = 1\ntarget = 0.01\n"
 IN_A_CONTAINER = STUDY.format(candidate="horovod/gloo")
-TURNS = SMALL.replace("turns = false\n", "").replace("blocks = 2", "blocks = 1")
 
 
 def one_by_one(logs: list[Run]) -> str:
@@ -62,20 +60,6 @@ def test_what_a_study_or_a_site_rules_out(tmp_path: Path, text: str, site: str, 
     assert one_by_one(logs).startswith(why)
 
 
-@pytest.mark.parametrize(
-    ("site", "candidate", "why"),
-    [
-        ("vista", "horovod/mpi", "ibrun starts one world at a time"),
-    ],
-)
-def test_what_a_cluster_rules_out(tmp_path: Path, site: str, candidate: str, why: str) -> None:
-    text = TURNS.replace("seed =", f'reference = "ddp/mpi"\ncandidate = "{candidate}"\nseed =')
-    job = BatchJob(tmp_path, site=site, text=text, cells=("ddp/mpi", candidate))
-    code, out, err = job.finish()
-    assert (code, err, len(job.runs)) == (0, "", 4), out
-    assert one_by_one([read_run(run.log) for run in job.runs]) == why
-
-
 class Launched:
     """Two runs of a rank each that are to take turns, and how the driver launches them."""
 
@@ -90,7 +74,6 @@ class Launched:
             container=[],
             launcher="mpirun",
             launch_args=["--bind-to", "none", "--oversubscribe"],
-            own_env={},
         )
         shared = ["--model", "tests.bench.tiny:plain", "--dataset", "digits", "--transport", "gloo"]
         shared += ["--warmup-steps", "3", "--windows", "2", "--batch-per-rank", "4"]

@@ -5,7 +5,6 @@ time, requeues, refusals.
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -26,8 +25,6 @@ from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import SMALL, changed, write
 from tests.slurm.test_job_script import Process, finish, last_event, start_process, wait_for
-
-HOSTS = ("r1", "r2")
 
 
 class BatchJob:
@@ -68,6 +65,7 @@ class BatchJob:
             **environment(folder),
             "STAND_IN": json.dumps(positions),
             "PATH": f"{install(folder)}{os.pathsep}{os.environ['PATH']}",
+            "PREFLIGHT": "no",
             "SLURM_JOB_ID": "77",
             "SLURM_JOB_NUM_NODES": str(job.nodes),
             "SLURM_JOB_NODELIST": f"r[1-{job.nodes}]",
@@ -94,7 +92,7 @@ class BatchJob:
 
 def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
     job = BatchJob(tmp_path)
-    code, out, err = job.finish()
+    code, out, err = job.finish(PREFLIGHT="yes")
     assert (code, err) == (0, "")
     assert job.states() == ["ok"] * 4
     lines = out.splitlines()
@@ -108,11 +106,6 @@ def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
     assert begin.items() >= {"event": "begin", "nodes": "r[1-2]", **same}.items()
     assert end == {"event": "end", "reason": "complete", "failed": 0, "left": 0, "code": 0, **same}
     assert not job.requeued()
-
-
-def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
-    job = BatchJob(tmp_path)
-    assert job.finish()[0] == 0
     same = f"--cpus-per-task=1 --kill-on-bad-exit=1 --mpi=pmix {sys.executable} -m bench"
     env = "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1"
     for run in job.runs:
@@ -120,8 +113,8 @@ def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
             "stdin /dev/null",
             f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {same} {env}",
         ]
-    out = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
-    assert out.read_text().splitlines()[-2] == (
+    tried = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
+    assert tried.read_text().splitlines()[-2] == (
         "doctor --backend ddp --transport gloo --world-size 4 --threads 1 --dataset digits "
         f"--rendezvous-dir {job.folder}/jobs"
     )
@@ -147,22 +140,21 @@ def test_a_warning_before_the_time_limit_ends_the_run_and_asks_for_another_start
 
 def test_a_restart_keeps_whole_pairs(tmp_path: Path) -> None:
     """What was not finished is done again, and so is what it is compared with."""
-    hangs = kept = 2
-    job = BatchJob(tmp_path, {hangs: "hang"})
-    process, stopped = job.start(), job.runs[hangs].log
+    job = BatchJob(tmp_path, {3: "hang"})
+    process, stopped = job.start(), job.runs[3].log
     wait_for(lambda: stopped.exists() and "start" in stopped.read_text())
     process.terminate()
     process.communicate(timeout=60)
     assert not job.requeued()  # somebody wanted it to end
-    before = [run.log.read_text() for run in job.runs[:hangs]]
+    before = [run.log.read_text() for run in job.runs[:3]]
     code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")
     assert code == 0
     assert job.states() == ["ok"] * 4
-    assert out.count("done before, skipped") == kept
-    assert [run.log.read_text() for run in job.runs[:kept]] == before[:kept]
-    again = [run.log.with_suffix(".attempt-1.jsonl") for run in job.runs[kept : hangs + 1]]
-    assert [log.read_text() for log in again[:-1]] == before[kept:]
-    assert '"interrupted": true' in again[-1].read_text()
+    assert out.count("done before, skipped") == 2
+    assert [run.log.read_text() for run in job.runs[:2]] == before[:2]
+    again = [run.log.with_suffix(".attempt-1.jsonl").read_text() for run in job.runs[2:]]
+    assert again[0] == before[2]
+    assert '"interrupted": true' in again[1]
     for pair in (job.runs[:2], job.runs[2:]):
         assert len({read_run(run.log).allocation for run in pair}) == 1
 
@@ -177,18 +169,11 @@ def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
     assert not job.requeued()  # it would not come further
 
 
-def test_a_hanging_run_is_timed_out_and_the_next_one_starts(tmp_path: Path) -> None:
-    job = BatchJob(tmp_path, {0: "hang"}, limit_s=3)
-    assert job.finish()[0] == 1
-    assert job.states() == ["timed out", "ok", "ok", "ok"]
-    assert job.said()[-1]["failed"] == 1
-    assert not job.requeued()
-
-
 def test_what_srun_says_of_a_step_is_kept_and_the_next_one_starts(tmp_path: Path) -> None:
     job = BatchJob(tmp_path, {0: "out of memory", 1: "trip over a node"})
     assert job.finish()[0] == 1
     assert job.states() == ["out of memory", "node lost", "ok", "ok"]
+    assert (job.said()[-1]["failed"], job.requeued()) == (2, False)
     assert last_event(job.runs[1])["said"] == ["srun: error: Node failure on r2"]
     assert last_event(job.runs[2])["said"] == []
 
@@ -197,7 +182,7 @@ def test_what_srun_says_of_a_step_is_kept_and_the_next_one_starts(tmp_path: Path
     ("env", "message"),
     [
         (
-            {"STAND_IN_DOCTOR": "4 worlds of one rank"},
+            {"PREFLIGHT": "yes", "STAND_IN_DOCTOR": "4 worlds of one rank"},
             "the preflight of ddp/gloo ended with exit code 1, see ",
         ),
         ({"SLURM_JOB_NUM_NODES": "3"}, "the job has 3 nodes, these runs need 2\n"),
@@ -216,11 +201,6 @@ def test_what_cannot_work_is_refused_before_the_first_run(
     assert job.states() == ["planned"] * 4
 
 
-def test_the_preflight_can_be_left_out(tmp_path: Path) -> None:
-    job = BatchJob(tmp_path)
-    assert job.finish(PREFLIGHT="no", STAND_IN_DOCTOR="would fail")[0] == 0
-
-
 def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Path) -> None:
     job = BatchJob(tmp_path)
     squeue = tmp_path / "bin" / "squeue"
@@ -235,7 +215,7 @@ def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Pat
     assert job.said()[-1]["reason"] == "refused: job 55 is at work on the same runs"
     # whoever began later has seen this job, and left
     begun.write_text(begin.format(77) + begin.format(55))
-    assert job.finish(PREFLIGHT="no")[0] == 0
+    assert job.finish()[0] == 0
 
 
 @pytest.mark.parametrize("behaviour", ["refuse", "refuse under srun"])
@@ -258,18 +238,20 @@ def test_a_python_in_a_container_needs_another_on_the_host_for_the_driver(tmp_pa
     job = BatchJob(tmp_path, changes={"setup__container": words})
     code, _, err = job.finish(PYTHON="inside", DRIVER="outside")
     assert (code, err.startswith("error: outside is not found; ")) == (2, True)
-    code, _, err = job.finish(PYTHON="inside", DRIVER=sys.executable, PREFLIGHT="no")
+    code, _, err = job.finish(PYTHON="inside", DRIVER=sys.executable)
     assert (code, err) == (0, "")
     said = job.runs[0].log.with_suffix(".out").read_text()
     assert " --mpi=pmix apptainer exec my image.sif inside -m bench " in said
 
 
-def test_ibrun_takes_ranks_and_an_offset(tmp_path: Path) -> None:
-    job = BatchJob(tmp_path, site="vista")
+def test_ibrun_takes_ranks_and_an_offset_and_one_world_at_a_time(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, site="vista", text=SMALL.replace("turns = false\n", ""))
     assert job.finish()[0] == 0
     assert len(job.runs) == 4
     out = job.runs[0].log.with_suffix(".out").read_text().splitlines()[1]
     assert out.startswith(f"mpirun -n 2 -o 0 {sys.executable} -m bench ")
+    why = "ibrun starts one world at a time"
+    assert {last_event(run)["apart"] for run in job.runs} == {why}
 
 
 def test_without_an_end_time_slurm_is_asked_for_it(tmp_path: Path) -> None:
@@ -286,63 +268,32 @@ def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> N
     job = BatchJob(tmp_path)
     said = "srun: error: task 0 launch failed: Unspecified error"
     (tmp_path / "bin" / "srun").write_text(f'#!/bin/sh\necho "{said}"\n')
-    code, out, err = job.finish()
+    code, out, err = job.finish(PREFLIGHT="yes")
     assert (code, out) == (2, "preflight of ddp/gloo on 4 rank(s)\n")
     assert err.startswith(f"{said}\nerror: the preflight of ddp/gloo ended with exit code 0, see ")
-    code, out, _ = job.finish(PREFLIGHT="no")
+    code, out, _ = job.finish()
     assert code == 1
     assert job.states() == ["failed"] * 4
     assert out.splitlines()[-1] == "complete: 4 runs, 4 failed, 0 left for the next job"
 
 
-def test_a_full_disk_stops_the_job_in_one_line_and_loses_nothing(tmp_path: Path) -> None:
-    results = tmp_path / "results"
-    results.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(results)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a small file system needs root")
-    try:
-        job = BatchJob(tmp_path, {1: "fill the disk"})
-        code, out, err = job.finish()
-        (line,) = err.splitlines()
-        assert (code, line.startswith("error: ")) == (2, True)
-        assert line.endswith("written: No space left on device; make room, then submit again")
-        assert job.states()[0] == "ok"
-        assert job.states()[2:] == ["planned"] * 2
-        (job.folder / "runs" / "filler").unlink()
-        code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")
-        assert code == 0, out
-        assert job.states() == ["ok"] * 4
-    finally:
-        subprocess.run(["umount", str(results)], check=True)
-
-
-def report_job(folder: Path, job_id: str = "78") -> tuple[int, str, str]:
-    study, results = read_study(write(folder)), folder / "results" / "small"
-    script = folder / "report.sh"
-    script.write_text(render_report(study, Request(read_site("testcluster")), results))
-    own = {"PYTHON": sys.executable, "SLURM_JOB_ID": job_id, "SLURM_JOB_NODELIST": "r1"}
-    return finish(start_process(["bash", str(script)], {**os.environ, **own}))
-
-
 def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> None:
-    """The whole way: job and report; one run failed, which is a gap."""
+    """The whole way: a report on nothing, a job of which one run fails, a report with a gap."""
     job = BatchJob(tmp_path, {0: "fail"})
+    study, script = read_study(write(tmp_path)), tmp_path / "report.sh"
+    script.write_text(render_report(study, Request(read_site("testcluster")), job.folder))
+
+    def report(job_id: str) -> tuple[int, str, str]:
+        return finish(start_process(["bash", str(script)], {**job.env, "SLURM_JOB_ID": job_id}))
+
+    assert report("")[2].startswith("error: this is not a Slurm job; on this machine: python -m pl")
+    code, _, err = report("78")
+    assert (code, err.startswith("error: ")) == (2, True)
     assert job.finish()[0] == 1
-    code, _, err = report_job(tmp_path)
+    code, _, err = report("79")
     assert (code, err) == (0, "")
-    text = (job.folder / "report.md").read_text()
-    assert "## Gaps" in text
+    assert "## Gaps" in (job.folder / "report.md").read_text()
     lines = (job.folder / "jobs" / "report.jsonl").read_text().splitlines()
     said = [(e["event"], e["job"], e.get("reason")) for e in map(json.loads, lines)]
-    assert said == [("begin", "78", None), ("end", "78", "complete")]
-
-
-def test_a_report_job_that_finds_nothing_says_so(tmp_path: Path) -> None:
-    code, _, err = report_job(tmp_path)
-    assert (code, err.startswith("error: ")) == (2, True)
-    end = json.loads((tmp_path / "results/small/jobs/report.jsonl").read_text().splitlines()[-1])
-    assert (end["reason"], end["code"]) == ("no report, exit code 2", 2)
-    code, _, err = report_job(tmp_path, job_id="")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "on this machine: python -m plots report" in err
+    assert said[:2] == [("begin", "78", None), ("end", "78", "no report, exit code 2")]
+    assert said[2:] == [("begin", "79", None), ("end", "79", "complete")]

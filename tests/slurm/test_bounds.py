@@ -1,5 +1,5 @@
-"""Hostile and absurd input: every value is bounded and of one kind, reaches no shell as code, and
-is refused in one line.
+"""Absurd input: every value is bounded and of one kind, reaches no shell as code, and is refused in
+one line.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -35,17 +34,9 @@ def read(folder: Path, text: str) -> Site:
     [
         ("max_nodes", HUGE, r"limits.max_nodes=.*less than or equal to 1048576"),
         ("max_nodes", "true", r"limits.max_nodes=True: should be a valid integer"),
-        ("cores", "4.0", r"node.cores=4.0: should be a valid integer"),
         ("exclusive", '"yes"', r"policy.exclusive='yes': should be a valid boolean"),
-        (
-            "signal_lead_s",
-            "100000",
-            r"policy.signal_lead_s=100000: should be less than or equal to",
-        ),
         ("mpi", '"pmix; touch x"', r"mpi='pmix; touch x': .*should match pattern"),
-        ("mpi", '"a#b"', r"mpi='a#b': .*should match pattern"),
         ("title", '"x\\ntouch y"', r"title='x\\ntouch y': .*should match pattern"),
-        ("title", '"x\\u0000"', r"title='x\\x00': .*should match pattern"),
         ("title", '"x\\u2028touch"', r"title='x\\u2028touch': .*should match pattern"),
     ],
 )
@@ -59,50 +50,36 @@ def test_a_site_of_absurd_values_is_refused(
 
 
 @pytest.mark.parametrize(
-    "extra",
-    ["--comment=a b", "--x=`touch y`", "--x=$(touch y)", "--x='y'", '--x="a" --nodes=9', "--x=a#b"],
+    ("extra", "rule"),
+    [
+        ("--comment=a b", "is not of the form '--name=value' or '--name=\"a value\"'"),
+        ('--x="a" --nodes=9', "is not of the form '--name=value' or '--name=\"a value\"'"),
+        ("--array=1-3", "breaks a job: a job is one block"),
+        ("--arr=1-3", "breaks a job: a job is one block"),
+        ("--nodes=9", "breaks a job: nodes and ranks are the study's"),
+    ],
 )
-def test_an_extra_option_is_one_option(tmp_path: Path, extra: str) -> None:
-    rule = r"access.extra: .* is not of the form '--name=value' or '--name=\"a value\"'"
-    with pytest.raises(UsageError, match=rule):
+def test_an_extra_option_is_one_that_breaks_no_job(tmp_path: Path, extra: str, rule: str) -> None:
+    with pytest.raises(UsageError, match=f"access.extra: .* {rule}"):
         read(tmp_path, SITE + f"\n[access]\nextra = ['''{extra}''']\n")
     fine = "extra = ['--comment=\"a b\"', '--licenses=a@b:2', '--hold']"
     assert len(read(tmp_path, f"{SITE}\n[access]\n{fine}\n").access.extra) == 3
 
 
-@pytest.mark.parametrize(
-    "option", ["--array=1-3", "--arr=1-3", "--wait", "--parsable", "--output=x", "--nodes=9"]
-)
-def test_an_extra_option_that_breaks_a_job_is_refused(tmp_path: Path, option: str) -> None:
-    rule = rf"access.extra: '{option}' breaks a job: .*; leave it out"
-    with pytest.raises(UsageError, match=rule):
-        read(tmp_path, f"{SITE}\n[access]\nextra = ['{option}']\n")
-
-
-@pytest.mark.parametrize(
-    "account", ["x\ntouch PWN\n#", "x y", "x#y", "x'y", 'x"y', "x\\y", "$(touch PWN)", "x\x00", "é"]
-)
-def test_an_account_is_one_word_and_so_is_a_reservation(account: str) -> None:
-    with pytest.raises(UsageError, match=r"^--account .* would not reach sbatch as it is"):
-        Request(read_site("generic"), account)
-    with pytest.raises(UsageError, match=r"^--reservation .* would not reach sbatch as it is"):
-        Request(read_site("generic"), reservation=account)
+@pytest.mark.parametrize("word", ["x\ntouch PWN\n#", "x y", "x#y", "$(touch PWN)"])
+def test_an_account_is_one_word_and_so_is_a_reservation(call: Calls, word: str) -> None:
+    for option in ("account", "reservation"):
+        line = call.refuse("render", "weak", "--site", "generic", f"--{option}", word)
+        assert line.startswith(f"--{option} {word!r} would not reach sbatch as it is; ")
     assert Request(read_site("generic"), "PAS0001-gpu_x.y@z").account
-
-
-def test_the_command_line_refuses_an_account_with_commands(call: Calls) -> None:
-    line = call.refuse("render", "weak", "--site", "generic", "--account", "x\ntouch PWN\n#")
-    assert line.startswith(r"--account 'x\ntouch PWN\n#' would not reach sbatch as it is; ")
 
 
 @pytest.mark.parametrize(
     ("words", "rule"),
     [
-        (["--blocks", "10001"], "--blocks '10001': Input should be less than or equal"),
         (["--blocks", HUGE], "--blocks '10000"),
         (["--time-limit-s", "2592001"], "--time-limit-s '2592001': Input should be less"),
         (["--results", ""], "--results is empty; name a folder, or leave it out"),
-        (["--nodes", "٣"], "--nodes '٣' is no list of node counts; write --nodes 1,2,4"),
         (["--nodes", "9" * 5000], "--nodes '9999"),
     ],
 )
@@ -110,23 +87,6 @@ def test_an_absurd_option_is_one_short_line(call: Calls, words: list[str], rule:
     line = call.refuse("render", "smoke", "--site", "testcluster", *words)
     assert line.startswith(rule)
     assert len(line) < 900
-
-
-@pytest.mark.parametrize(
-    ("content", "rule"),
-    [
-        (b"x = " + b"[" * 100_000, "tables or lists are nested too deeply; a study needs two"),
-        (b'name = "\xff"\n', "'utf-8' codec can't decode byte 0xff"),
-        (b'name = "a\x00b"\n', "Illegal character"),
-        (b"blocks = " + b"9" * 5000, "Exceeds the limit"),
-        (b"#" * (2**20 + 1), "longer than 1048576 bytes, so this is no study or site file"),
-    ],
-)
-def test_a_file_that_is_no_study_is_one_line(
-    call: Calls, tmp_path: Path, content: bytes, rule: str
-) -> None:
-    (tmp_path / "study.toml").write_bytes(content)
-    assert rule in call.refuse("render", str(tmp_path / "study.toml"))
 
 
 def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
@@ -141,39 +101,22 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     assert f"  --study-dir='{tmp_path}/größe/small'\n" in done.stdout.decode()
 
 
-def test_the_most_blocks_are_rendered_in_seconds(call: Calls, tmp_path: Path) -> None:
-    """By this process's own clock: the machine may be busy."""
-    cells = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
-    scaling, blocks = 'scaling = ["weak"]', "blocks = 10000\nmax_blocks = 10000"
-    study = write(tmp_path, cells=cells, scaling=scaling, blocks=blocks)
-    study.write_text(study.read_text().replace("[strong]\nglobal_batch = 8\n", ""))
-    began = time.process_time()
-    code, out, _ = call("render", str(study), "--results", str(tmp_path))
-    assert code == 0
-    assert out.count("\nrun b") == 50_000
-    assert time.process_time() - began < 20
-
-
 def test_a_missing_package_is_one_line() -> None:
     """-S hides what is installed beside Python."""
-    for words in (["slurm", "--help"], ["slurm", "render", "local"]):
-        command = [sys.executable, "-S", "-m", *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (2, "")
-        (line,) = done.stderr.splitlines()
-        missing = f"error: pydantic is not installed for {sys.executable}; run `make setup`"
-        assert line.startswith(missing)
+    command = [sys.executable, "-S", "-m", "slurm", "render", "local"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    missing = f"error: pydantic is not installed for {sys.executable}; run `make setup`"
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout, line.startswith(missing)) == (2, "", True)
 
 
 def test_without_file_locks_studies_are_rendered_and_not_run(tmp_path: Path) -> None:
     """As on Windows, whose Python has no fcntl."""
-    code = (
-        "import sys; sys.modules['fcntl'] = None; from slurm.__main__ import main; sys.exit(main())"
-    )
-    command = [sys.executable, "-c", code]
-    kept = ["local", "--results", str(tmp_path)]
-    for verb, found in (("render", 0), ("status", 0), ("run", 2)):
-        done = subprocess.run([*command, verb, *kept], cwd=ROOT, capture_output=True, text=True)
+    code = "import sys; sys.modules['fcntl'] = None; from slurm.__main__ import main; "
+    command = [sys.executable, "-c", f"{code}sys.exit(main())"]
+    for verb, found in (("render", 0), ("run", 2)):
+        words = [verb, "local", "--results", str(tmp_path)]
+        done = subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == found, done.stderr
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: this system has no file locks (fcntl), so two jobs could run at")

@@ -39,7 +39,7 @@ def test_run_lines_may_be_edited_and_commented() -> None:
     text = "\n# Block 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
     (launch,) = read_launches(text)
     assert launch == LaunchLines([RunLine("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])])
-    assert launch.lines[0].backend == "ddp"
+    assert launch.lines[0].block == 0
 
 
 def test_runs_below_a_line_of_turns_are_started_together() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.test_cli import FEW, Cli
+from tests.slurm.test_job_script import finish
 from tests.slurm.test_two_submitters import ALL, Submitters
 
 PAGE = 4096
@@ -50,7 +51,7 @@ def complaint(err: str) -> str:
     return line
 
 
-@pytest.mark.parametrize(("pages", "file"), [(1, "job-001.sh"), (2, "jobs.jsonl"), (6, "runs/b00")])
+@pytest.mark.parametrize(("pages", "file"), [(2, "jobs.jsonl"), (6, "runs/b00")])
 def test_a_run_goes_on_with_room_again(
     tmp_path: Path, results: Path, pages: int, file: str
 ) -> None:
@@ -60,9 +61,8 @@ def test_a_run_goes_on_with_room_again(
     code, _, err = cli("run")
     assert (code, f"{cli.folder}/{file}" in complaint(err)) == (2, True)
     assert not [*results.rglob("*.tmp")]
-    done = {
-        log: log.read_text() for log in cli.folder.rglob("*.jsonl") if '"exit"' in log.read_text()
-    }
+    logs = {log: log.read_text() for log in (cli.folder / "runs").glob("*.jsonl")}
+    done = {log: text for log, text in logs.items() if '"exit"' in text}
     assert bool(done) == (pages > 5)
     filler.unlink()
     code, out, err = cli("run")
@@ -76,12 +76,12 @@ def test_a_job_that_could_not_be_recorded_is_not_submitted_again(
 ) -> None:
     cluster = Submitters(tmp_path)
     filler = leave(results, 3)  # for study.toml and a script of two pages
-    code, _, err = cluster.finish()
+    code, _, err = finish(cluster.start())
     assert (code, f"{results}/small/jobs.jsonl: " in complaint(err)) == (2, True)
-    assert cluster.queued() == {"small-n001-b00": 1}
+    assert cluster.names() == {"small-n001-b00": 1}
     assert not cluster.recorded()
     filler.unlink()
-    code, out, err = cluster.finish()
+    code, out, err = finish(cluster.start())
     assert (code, err) == (0, "")
     assert "n001-b00  pending as job 101" in out
-    assert cluster.queued() == cluster.recorded() == ALL
+    assert cluster.names() == cluster.recorded() == ALL

@@ -6,81 +6,39 @@ import hashlib
 import json
 import resource
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from slurm.driver.closing import NoRoom, check_room, close, oom_kills
 from slurm.driver.steps import Ended
 
-SEAL = b', "sha256": "'
-OK_END = (
-    '{"event": "end", "status": "ok", "checks": {"loss_finite": true}, "samples": 4, "sha256": "'
-    + "0" * 64
-    + '"}\n'
-)
-
-
-def record(folder: Path, log: bytes | None, out: bytes = b"", code: int = 0) -> bytes:
-    """What a log has become."""
-    if log is not None:
-        (folder / "log").write_bytes(log)
-    (folder / "out").write_bytes(out)
-    ended, before = Ended(code, timed_out=False, wall_s=3), oom_kills()
-    files = folder / "log", folder / "out"
-    close(*files, ended, limit_s=30, stopped=False, oom_kills_before=before)
-    return (folder / "log").read_bytes()
-
-
-def sealed(log: bytes) -> dict[str, Any]:
-    """The last event, whose digest is that of every byte before it."""
-    assert log.endswith(b"\n")
-    before, _, digest = log.rpartition(SEAL)
-    assert digest == f'{hashlib.sha256(before).hexdigest()}"}}\n'.encode()
-    event: dict[str, Any] = json.loads(log.splitlines()[-1])
-    assert list(event)[-1] == "sha256"
-    return event
-
-
-LOGS = [None, b"", OK_END.encode(), b'{"event": "start"}\n{"event": "ste']
-LOGS += [b'{"a": "\xff\x00"}\n', b"\0"]
-
-
-@pytest.mark.parametrize("log", LOGS)
-def test_the_exit_line_seals_all_before_it(tmp_path: Path, log: bytes | None) -> None:
-    after = record(tmp_path, log, code=1)
-    event = sealed(after)
-    assert (event["event"], event["code"], event["limit_s"], event["wall_s"]) == ("exit", 1, 30, 3)
-    assert after.startswith(log or b"")
-    assert b"\n\n" not in after  # JSON lines hold no empty one
-    assert not after.startswith(b"\n")
-    torn = int(bool(log) and not (log or b"").endswith(b"\n"))
-    assert after.count(b"\n") == (log or b"").count(b"\n") + 1 + torn
-
-
-@pytest.mark.parametrize("at", [0, 20, -2])
-def test_a_changed_byte_breaks_the_seal(tmp_path: Path, at: int) -> None:
-    log = bytearray(record(tmp_path, OK_END.encode()))
-    log[at] ^= 1
-    with pytest.raises((AssertionError, ValueError)):
-        sealed(bytes(log))
-
-
-HOSTILE = [
+TORN = b'{"event": "start"}\n{"event": "ste'
+SAID = [
     b'error: "quoted" \\ back \x1b[31m \xff\xfe\x00 %s %d $(touch MARK) `touch MARK`\r\ttab\n',
     b'error: , "sha256": "' + b"0" * 64 + b'"}\n',
-    "Error: é ü 日本\u2028line".encode(),
     b"error: " + b"\\" * 400 + b"\n" + b'error "' * 100,
-    b"\n\n \n\t\n",
     bytes(range(256)) * 40 + b" error",
 ]
 
 
-@pytest.mark.parametrize("out", HOSTILE)
-def test_the_exit_line_is_json_whatever_a_run_prints(tmp_path: Path, out: bytes) -> None:
-    event = sealed(record(tmp_path, OK_END.encode(), out, code=1))
-    assert all(isinstance(said, str) and len(said) <= 300 for said in event["said"])
-    assert not (tmp_path / "MARK").exists()
+@pytest.mark.parametrize("log", [None, b"", TORN, b'{"a": "\xff\x00"}\n'])
+@pytest.mark.parametrize("said", SAID)
+def test_the_exit_line_seals_all_before_it(tmp_path: Path, log: bytes | None, said: bytes) -> None:
+    path, out = tmp_path / "log", tmp_path / "out"
+    if log is not None:
+        path.write_bytes(log)
+    out.write_bytes(said)
+    ended = Ended(1, timed_out=False, wall_s=3)
+    close(path, out, ended, limit_s=30, stopped=False, oom_kills_before=oom_kills())
+    after = path.read_bytes()
+    before, _, digest = after.rpartition(b', "sha256": "')
+    assert digest == f'{hashlib.sha256(before).hexdigest()}"}}\n'.encode()
+    event = json.loads(after.splitlines()[-1])
+    assert (event["event"], event["code"], event["limit_s"], event["wall_s"]) == ("exit", 1, 30, 3)
+    assert all(isinstance(words, str) and len(words) <= 300 for words in event["said"])
+    assert after.startswith(log or b"")
+    lines = (log or b"").count(b"\n") + 1 + (log == TORN)
+    assert (after.count(b"\n"), after.startswith(b"\n"), b"\n\n" in after) == (lines, False, False)
 
 
 def test_a_log_that_cannot_be_written_is_noticed(tmp_path: Path) -> None:

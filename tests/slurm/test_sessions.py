@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from bench.config import UsageError
-from bench.record import append_event, read_run
+from bench.record import read_run
 from bench.study.files import read_study
 from bench.study.plan import plan
 from slurm.session import PREVIEW, StudyOptions, open_work
@@ -46,8 +42,7 @@ def test_a_study_without_a_seed_is_shown_as_a_preview_and_run_in_an_order_of_its
     assert (kept.seed, kept.sha256) == (first.study.seed, first.study.sha256)
     found = {status.run.config.study_sha256 for status in later.statuses}
     assert found == {kept.sha256}
-    # more blocks than planned are of the same study
-    more = open_work(StudyOptions(study=study.study, results=study.results, blocks=4))
+    more = open_work(study.model_copy(update={"blocks": 4}))  # than planned: of the same study
     assert {status.run.config.study_sha256 for status in more.statuses} == {kept.sha256}
 
 
@@ -56,15 +51,6 @@ def test_a_seed_that_is_given_is_honoured(tmp_path: Path) -> None:
     for work in (open_work(study), open_work(study, locked=True)):
         assert (work.study.seed, work.preview) == (7, False)
         assert work.text == Path(study.study).read_text()
-
-
-@pytest.mark.parametrize(("line", "blocks"), [("blocks = 5", None), ("blocks = 6", 5)])
-def test_an_odd_number_of_blocks_is_refused(tmp_path: Path, line: str, blocks: int | None) -> None:
-    study = asked(tmp_path, blocks=line)
-    given = "--blocks 5" if blocks else "blocks=5"
-    with pytest.raises(UsageError, match=rf"^{given} must be even: .*; use 4 or 6$"):
-        open_work(StudyOptions(study=study.study, results=study.results, blocks=blocks))
-    assert open_work(StudyOptions(study=study.study, results=study.results, blocks=1)).blocks == 1
 
 
 def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
@@ -100,16 +86,8 @@ def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> 
 
 def test_a_complete_log_is_read_once_in_a_command(tmp_path: Path) -> None:
     study = asked(tmp_path, seed="seed = 7")
-    ended: dict[str, Any] = {
-        "code": 0,
-        "timed_out": False,
-        "interrupted": False,
-        "said": [],
-        "oom_kills": 0,
-    }
     for status in open_work(study).statuses:
         complete(status.run.config)
-        append_event(status.run.log, "exit", limit_s=300, wall_s=30, **ended)
     whole = open_work(study)
     assert not whole.todo
     whole.statuses[0].run.log.write_text("nobody writes into a complete log")

@@ -44,7 +44,7 @@ def write(folder: Path, old: str = "", new: str = "") -> Path:
 
 
 MORE = "max_minutes = 60"
-BAD: list[tuple[str, str, int, str]] = [
+BAD = [
     # text, what replaces it, line of the message, how the message begins
     ("gpus = 4", "gpuss = 4", 12, "unknown key 'node.gpuss'; did you mean 'gpus'?; valid here: co"),
     ("cores = 64", "cores = 0", 11, "node.cores=0: should be greater than or equal to 1"),
@@ -53,51 +53,13 @@ BAD: list[tuple[str, str, int, str]] = [
     ("threads = 2", "ranks_per_node = 5", 17, "cpu.ranks_per_node=5, but a node has 4 GPUs, one"),
     ("gpus = 4\n", "", 10, "node.gpus=0 does not go with vendor='cuda'; use 'cuda' or 'rocm' with"),
     ('gpus = 4\nvendor = "cuda"', "gpus = 0", 5, "transport='nccl' joins GPUs, and node.gpus is 0"),
-    (
-        "threads = 2",
-        'bind = "mask_cpu:f,f0,f00"',
-        17,
-        "cpu.bind names 3 masks for 4 ranks on a node",
-    ),
-    (
-        'launch = "srun"',
-        'launch = "mpirun"',
-        4,
-        "launch='mpirun' takes a hostfile, no scheduler; u",
-    ),
-    (
-        'scheduler = "slurm"\n',
-        "",
-        3,
-        "launch='srun' starts steps of Slurm jobs; use scheduler = 's",
-    ),
-    (
-        'transport = "nccl"',
-        'mpirun_args = ["-v"]',
-        5,
-        "mpirun_args is mpirun's and has no effect wi",
-    ),
+    ("threads = 2", 'bind = "mask_cpu:f,f0,f00"', 17, "cpu.bind names 3 masks for 4 ranks on a"),
+    ('launch = "srun"', 'launch = "mpirun"', 4, "launch='mpirun' takes a hostfile, no sched"),
+    ('scheduler = "slurm"\n', "", 3, "launch='srun' starts steps of Slurm jobs; use schedule"),
+    ('transport = "nccl"', 'mpirun_args = ["-v"]', 5, "mpirun_args is mpirun's and has no effect"),
     ("cores = 64\n", "", 10, "node.cores is missing: a job's counts follow from it; see `scontrol"),
     ('partition = "gpu"', 'extra = ["-p gpu"]', 8, "access.extra: '-p gpu' is not of the form '--"),
-    (
-        MORE,
-        "max_minutes = 4",
-        1,
-        "policy.signal_lead_s=120 leaves a job of 4 min no time to run; us",
-    ),
-    (
-        MORE,
-        f'{MORE}\n[env]\nMV2_X = "1"\n[env_per_backend.horovod]\nMV2_X = "0"',
-        25,
-        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all; drop one of the",
-    ),
-    (
-        MORE,
-        f'{MORE}\n[env_per_backend.horovod]\nHOROVOD_CYCLE_TIME = "1"',
-        23,
-        "env_per_backend.horovod.HOROVOD_CYCLE_TIME: Horovod's settings are the study's: ",
-    ),
-    (MORE, f'{MORE}\n[env_per_backend.mxnet]\nX = "1"', 22, "env_per_backend.mxnet: a backend is"),
+    ("minutes = 60", "minutes = 4", 1, "policy.signal_lead_s=120 leaves a job of 4 min no time"),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
     ('title = "a cluster"\n', "", 1, "key 'title' is missing: what the machine is, in a few words"),
 ]
@@ -120,20 +82,12 @@ def test_a_sites_own_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert (site.name, site.ranks_per_node, site.provenance) == ("here", 4, "not run yet")
 
 
-@pytest.mark.parametrize("name", SHIPPED_SITES.split(", "))
-def test_a_shipped_site_says_where_its_facts_are_from(name: str) -> None:
-    site = read_site(name)
-    assert site.name == name
-    if name in ("cardinal", "cardinal-mvapich", "lumi-g", "perlmutter", "vista"):
-        assert site.sources
-        assert site.verified_on is None
+def test_a_shipped_site_says_where_its_facts_are_from() -> None:
+    files = (ROOT / "slurm/sites").glob("*.toml")
+    assert SHIPPED_SITES.split(", ") == sorted(path.stem for path in files)
+    for name in ("cardinal", "cardinal-mvapich", "lumi-g", "perlmutter", "vista"):
+        site = read_site(name)
         assert site.provenance == f"from documentation ({site.doc_date}), not run there"
-
-
-def test_every_shipped_site_is_listed() -> None:
-    assert SHIPPED_SITES.split(", ") == sorted(
-        path.stem for path in (ROOT / "slurm/sites").glob("*.toml")
-    )
 
 
 def test_the_line_is_the_deepest_that_is_there() -> None:

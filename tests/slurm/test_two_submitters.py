@@ -2,151 +2,75 @@
 doubled, and none is lost.
 """
 
-import json
+from __future__ import annotations
+
 import os
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import write
-from tests.slurm.test_cli import FEW, Cli
+from tests.slurm.test_batch import JOBS, Cluster
 from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
-SLOW = (
-    'touch "{folder}/sbatch.begun"; while [ -e "{folder}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
-)
+SLOW = 'touch "{0}/sbatch.begun"; while [ -e "{0}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
 TAKEN = "another job of this study is running, or being submitted; wait for it or stop it"
+ALL = {f"small-{name}": 1 for name in JOBS}
 
 
-class Submitters:
-    """The small study on the test cluster: four blocks at one and two nodes, eight jobs, and an
-    sbatch that takes its time.
-    """
+class Submitters(Cluster):
+    """The small study on the test cluster, and an sbatch that takes its time."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.study = write(
-            folder,
-            world_sizes="nodes = [1, 2]",
-            cells='cells = ["single", "ddp", "horovod"]',
-            blocks="blocks = 4",
-        )
+        super().__init__(folder)
         sbatch = install(folder) / "sbatch"
         head, rest = sbatch.read_text().split("\n", 1)
-        sbatch.write_text(f"{head}\n{SLOW.format(folder=folder)}{rest}")
-        self.env = {
-            **environment(folder),
-            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        }
+        sbatch.write_text(f"{head}\n{SLOW.format(folder)}{rest}")
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self.env = {**environment(folder), "PATH": path}
 
-    def start(self, *words: str) -> Process:
-        command = [
-            sys.executable,
-            "-m",
-            "slurm",
-            "submit",
-            str(self.study),
-            "--site",
-            "testcluster",
-        ]
-        results = ["--results", str(self.folder / "results")]
-        return start_process([*command, *words, *results], self.env)
+    def start(self) -> Process:
+        return start_process([sys.executable, "-m", "slurm", "submit", *self.words], self.env)
 
-    def finish(self, *words: str) -> tuple[int, str, str]:
-        return finish(self.start(*words))
-
-    def queued(self) -> Counter[str]:
-        queue = self.folder / "queue"
-        lines = queue.read_text().splitlines() if queue.exists() else []
-        return Counter(line.split("|")[1] for line in lines)
+    def names(self) -> Counter[str]:
+        """Of jobs in the queue; those on record are as many, and the same."""
+        return Counter(self.queued() if (self.top / "queue").exists() else ())
 
     def recorded(self) -> Counter[str]:
-        lines = (self.folder / "results" / "small" / "jobs.jsonl").read_text().splitlines()
-        return Counter(f"small-{json.loads(line)['job']}" for line in lines)
+        return Counter(f"small-{record['job']}" for record in self.records())
 
 
-NAMES = [f"n00{nodes}-b0{block}" for nodes in (1, 2) for block in range(4)]
-ALL = {f"small-{name}": 1 for name in (*NAMES, "report")}
+@pytest.fixture
+def both(tmp_path: Path) -> Submitters:
+    return Submitters(tmp_path)
 
 
-def test_four_submitters_at_once_submit_every_job_once(tmp_path: Path) -> None:
-    both = Submitters(tmp_path)
-    started = [both.start() for _ in range(4)]
-    ended = [(process.communicate(timeout=120), process.returncode) for process in started]
-    assert {code for _, code in ended} <= {0, 2}
-    assert 0 in {code for _, code in ended}
-    for (_, err), code in ended:
-        assert (err == "") == (code == 0)
-        assert code == 0 or err.strip().endswith(TAKEN)
-    assert both.queued() == ALL
-    assert both.recorded() == ALL
-    assert both.finish()[0] == 0
-    assert both.queued() == ALL
+def test_three_submitters_at_once_submit_every_job_once(both: Submitters) -> None:
+    ended = [finish(process) for process in [both.start() for _ in range(3)]]
+    assert 0 in {code for code, _, _ in ended}
+    for code, _, err in ended:
+        assert (code, err) == (0, "") or (code == 2 and err.strip().endswith(TAKEN))
+    assert both.names() == both.recorded() == ALL
 
 
-def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path) -> None:
-    both = Submitters(tmp_path)
-    (tmp_path / "hold").touch()
+def test_a_submitter_killed_while_sbatch_works_doubles_nothing(both: Submitters) -> None:
+    (both.top / "hold").touch()
     first = both.start()
-    wait_for((tmp_path / "sbatch.begun").exists)
+    wait_for((both.top / "sbatch.begun").exists)
     first.kill()
     first.communicate(timeout=60)
     # sbatch lives on, has not told Slurm yet, and nobody may submit meanwhile
-    assert not both.queued()
-    code, _, err = both.finish()
-    assert code == 2
-    assert err.strip().endswith(TAKEN)
-    (tmp_path / "hold").unlink()
-    wait_for(lambda: bool(both.queued()))
+    assert not both.names()
+    code, _, err = finish(both.start())
+    assert (code, err.strip().endswith(TAKEN)) == (2, True)
+    (both.top / "hold").unlink()
+    wait_for(lambda: bool(both.names()))
     assert not both.recorded()
-    time.sleep(0.2)
-    code, out, err = both.finish()
+    wait_for(lambda: not both.work().folder.is_locked())
+    code, out, err = finish(both.start())
     assert (code, err) == (0, "")
     assert "n001-b00  pending as job 101" in out.splitlines()
-    assert both.queued() == both.recorded() == ALL
-
-
-def test_a_submitter_killed_between_sbatch_and_its_record_doubles_nothing(tmp_path: Path) -> None:
-    both = Submitters(tmp_path)
-    sbatch = tmp_path / "bin" / "sbatch"
-    whole = sbatch.read_text()
-    sbatch.write_text(f"{whole}kill -9 $PPID\n")  # Slurm has the job, and nobody knows its number
-    assert both.finish()[0] == -9
-    sbatch.write_text(whole)
-    assert (both.queued(), both.recorded()) == ({"small-n001-b00": 1}, {})
-    code, out, err = both.finish()
-    assert (code, err) == (0, "")
-    assert "n001-b00  pending as job 101" in out.splitlines()
-    assert both.queued() == both.recorded() == ALL
-
-
-def test_three_runs_at_once_are_one_run(tmp_path: Path) -> None:
-    cli = Cli(tmp_path, **FEW)
-    started = [cli.start("run", behaviours={0: "slow", 1: "slow"}) for _ in range(3)]
-    ended = [finish(process) for process in started]
-    assert sorted(code for code, _, _ in ended) == [0, 2, 2]
-    for code, out, err in ended:
-        assert (out == "") == (code == 2)
-        assert (err.strip().endswith(TAKEN), len(err.splitlines())) == (code == 2, code // 2)
-    assert len((cli.folder / "jobs.jsonl").read_text().splitlines()) == 1
-    assert not list((cli.folder / "runs").glob("*.attempt-*"))
-    assert cli("status")[1].splitlines()[-1].endswith("4 runs: 4 ok")
-
-
-def test_jobs_of_another_results_folder_are_not_taken_for_ours(tmp_path: Path) -> None:
-    both = Submitters(tmp_path)
-    other = tmp_path / "elsewhere" / "small" / "job-n001-b00-001.sh"
-    ours = tmp_path / "results" / "small" / "job-n002-b00-001.sh"
-    (tmp_path / "queue").write_text(
-        f"55|small-n001-b00|PENDING|{other}\n56|small-n002-b00|PENDING|{ours}\n"
-    )
-    code, out, _ = both.finish()
-    assert code == 0
-    said = [line for line in out.splitlines() if line.startswith("n00")]
-    assert said[:2] == [
-        "n001-b00  submitted as job 103, 7 runs",
-        "n002-b00  pending as job 56",
-    ]
+    assert both.names() == both.recorded() == ALL

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from bench.config import UsageError
-from slurm.session import StudyOptions, open_work
+from bench.record import append_event
+from slurm import here, loop
+from slurm.session import StudyOptions, Work, open_work
 from slurm.waves import Standing, seconds
 from tests.slurm.calls import Calls
+from tests.slurm.stand_in import complete
 from tests.slurm.studies import SMALL, write
 from tests.slurm.test_cli import Cli
-from tests.slurm.test_job_script import finish, wait_for
 
 PAIR = {
     "cells": 'cells = ["ddp/mpi", "horovod/mpi"]',
@@ -129,20 +133,12 @@ def test_some_studies_do_their_launches_once(
     ).looks  # the user has decided
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Cli:
-    write(tmp_path, ONE_CURVE)
-    return Cli(tmp_path, text=ONE_CURVE, **PAIR)
-
-
 def looks(out: str) -> list[str]:
     return [line for line in out.splitlines() if " launches; " in line or "launches of" in line]
 
 
-NOISY = dict.fromkeys(range(2), "noisy")
-
-
-def test_a_study_goes_on_until_it_is_settled(cli: Cli) -> None:
+def test_a_study_goes_on_until_it_is_settled(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, text=ONE_CURVE, **PAIR)
     code, out, err = cli("run")
     assert (code, err) == (0, "")
     (line,) = looks(out)
@@ -154,54 +150,75 @@ def test_a_study_goes_on_until_it_is_settled(cli: Cli) -> None:
     assert [line, "12 runs: 12 ok; nothing to do", cli.report()] == out.splitlines()
 
 
-def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(cli: Cli) -> None:
-    code, out, err = cli("run", behaviours=NOISY)
-    assert (code, err) == (0, "")
+class Loop:
+    """`slurm run` without processes: each script does all its runs but the first of `wrong`."""
+
+    def __init__(self, folder: Path, call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.study, self.results = write(folder, ONE_CURVE, **PAIR), folder / "results"
+        self.folder, self._call, self.wrong = self.results / "small", call, [0]
+        self.stopped_by: int | None = None
+        monkeypatch.setattr(here, "execute", self._execute)
+        monkeypatch.setattr(here, "warn_if_busy", lambda: None)
+        monkeypatch.setattr(loop, "look", lambda folder: ("Not settled: 5 %", False))
+
+    def _execute(self, script: Path, lock: IO[str], work: Work, session: str) -> int | None:
+        for run in work.todo[self.wrong.pop() if self.wrong else 0 :]:
+            complete(run.config)
+            how = {"code": 0, "timed_out": False, "interrupted": False, "said": []}
+            append_event(run.log, "exit", **how, oom_kills=0, limit_s=30, wall_s=1, session=session)
+        return self.stopped_by
+
+    def __call__(self, *words: str) -> tuple[object, str]:
+        code, out, err = self._call("run", str(self.study), "--results", str(self.results), *words)
+        assert err == ""
+        return code, out
+
+
+@pytest.fixture
+def run(tmp_path: Path, call: Calls, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    return Loop(tmp_path, call, monkeypatch)
+
+
+def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> None:
+    code, out = run()
+    assert code == 0
     assert [line.partition(";")[0] for line in looks(out)] == [f"{n} launches" for n in (6, 8, 10)]
     assert all("Not settled: " in line for line in looks(out))
     assert looks(out)[-1].endswith("; ends: all 10 launches are done")
-    jobs = [json.loads(line) for line in (cli.folder / "jobs.jsonl").read_text().splitlines()]
+    jobs = [json.loads(line) for line in (run.folder / "jobs.jsonl").read_text().splitlines()]
     assert [(job["blocks"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
-    sessions = {
-        event["session"]
-        for log in (cli.folder / "runs").glob("*.jsonl")
-        for event in map(json.loads, log.read_text().splitlines())
-        if event["event"] == "exit"
-    }
-    assert len(sessions) == 1  # of one command, whatever its waves
+    logs = [*(run.folder / "runs").glob("*.jsonl")]
+    ends = [json.loads(log.read_text().splitlines()[-1])["session"] for log in logs]
+    assert (len(ends), len(set(ends))) == (20, 1)  # of one command, whatever its waves
 
 
-def test_a_budget_ends_a_study_and_another_command_goes_on(cli: Cli) -> None:
-    expects = cli.study_file.read_text().replace("blocks = 6", "expected_run_s = 60\nblocks = 6")
-    cli.study_file.write_text(expects)
-    code, out, err = cli("run", "--budget", "100s", behaviours=NOISY)
-    assert (code, err) == (1, "")
-    assert looks(out) == [
-        "0 launches of 6; ends: 2 more, about 4 min, would not end within the budget"
-    ]
-    assert not list((cli.folder / "runs").iterdir())
-    code, out, _ = cli("run", "--budget", "250s", behaviours=NOISY)
+def test_a_budget_ends_a_study_and_another_command_goes_on(run: Loop) -> None:
+    expects = run.study.read_text().replace("blocks = 6", "expected_run_s = 60\nblocks = 6")
+    run.study.write_text(expects)
+    code, out = run("--budget", "100s")
+    assert code == 1
+    why = "2 more, about 4 min, would not end within the budget"
+    assert looks(out) == [f"0 launches of 6; ends: {why}"]
+    assert not list((run.folder / "runs").iterdir())
+    code, out = run("--budget", "250s")
     assert code == 0  # measured, launches are short
     assert [line.partition(";")[0] for line in looks(out)] == [f"{n} launches" for n in (6, 8, 10)]
 
 
-def test_launches_that_are_asked_for_are_done_and_no_more(cli: Cli) -> None:
-    code, out, _ = cli("run", "--blocks", "2", behaviours=NOISY)
+def test_launches_that_are_asked_for_are_done_and_no_more(run: Loop) -> None:
+    code, out = run("--blocks", "2")
     assert (code, looks(out)) == (0, [])
     assert out.splitlines()[-2] == "small: 4 runs: 4 ok"
-    assert cli("status")[1].splitlines()[-1].startswith("small: 6 launches of at most 10, 12 runs:")
 
 
-def test_what_is_not_ok_ends_the_loop_and_resuming_goes_on(cli: Cli) -> None:
-    code, out, _ = cli("run", behaviours={1: "fail"})
-    assert code == 1
-    assert looks(out) == []
-    process = cli.start("run", behaviours={1: "hang"})
-    aside = cli.log(0, 1).with_suffix(".attempt-1.jsonl")
-    wait_for(lambda: aside.exists() and cli.log(0, 1).exists())
-    process.terminate()
-    finish(process)
-    assert process.returncode == 143
-    code, out, _ = cli("run")
+def test_what_is_not_ok_ends_the_loop_and_resuming_goes_on(run: Loop) -> None:
+    run.wrong = [1]
+    code, out = run()
+    assert (code, looks(out)) == (1, [])
+    run.wrong, run.stopped_by = [2], signal.SIGTERM
+    code, out = run()
+    assert (code, looks(out)) == (143, [])
+    run.stopped_by = None
+    code, out = run()
     assert code == 0
-    assert looks(out)[-1].startswith("6 launches; Equal within 2 %")
+    assert looks(out)[0].startswith("6 launches; Not settled")

@@ -31,7 +31,7 @@ from plots.report.figures.style import (
     wrapped,
 )
 from plots.report.format import ratio, rule, short
-from plots.report.verdicts import label, over, sides
+from plots.report.verdicts import over, sides, word
 
 _VERDICTS = 3  # in a title
 _LINE_IN = 0.134  # of a row's name
@@ -60,7 +60,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
         if e.shown:  # else `mark` draws them
             spread(ax, i, e.blocks, style)
         mark(ax, [i], [e], frame, style, ratio, axis="x")
-        text = f"{short(e, ratio)}{f', n = {e.n}' if e.shown else ''}\n{label(c)}"
+        text = f"{short(e, ratio)}{f', n = {e.n}' if e.shown else ''}\n{word(c)}"
         ax.annotate(
             text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize="small"
         )
