@@ -119,14 +119,6 @@ def test_markers_and_colours_are_the_same_in_every_figure(drawn: dict[str, Figur
     assert len(set(colours)) == len(set(markers)) == len(looks) == 3
 
 
-RANKS = (1, 2, 4, 8, 16, 32, 64)
-FOUR = ("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo")
-Place = tuple[float, float]
-
-
-MANY = (*FOUR, "ddp/nccl", "horovod/nccl", "single")
-
-
 def test_efficiency_shows_both_baselines_side_by_side(
     analysis: Analysis, drawn: dict[str, Figure]
 ) -> None:
@@ -139,14 +131,6 @@ def test_efficiency_shows_both_baselines_side_by_side(
     base = f"{weak[0].baseline_images_per_s.value:.1f} images/s"
     said = f"Common baseline: single, 1 rank, 16 images per step: {base}"
     assert said in drawn["weak-efficiency"].get_supxlabel()
-
-
-def test_every_figure_says_machine_n_and_conditions(drawn: dict[str, Figure]) -> None:
-    for name, figure in drawn.items():
-        foot = figure.get_supxlabel()
-        assert "Test CPU @ 2 GHz" in foot, name
-        assert "n = 6 launches; bars: 95 % Stud" in foot, (name, foot)
-        assert "resnet50, synthetic data, 32 px, float32" in words(figure), name
 
 
 def test_nothing_written_overlaps_or_leaves_the_page(drawn: dict[str, Figure]) -> None:
@@ -164,14 +148,6 @@ def test_nothing_written_overlaps_or_leaves_the_page(drawn: dict[str, Figure]) -
             assert box.y1 <= page.y1, (name, text)
         for (one, a), (other, b) in itertools.combinations(zip(written, boxes, strict=True), 2):
             assert not a.padded(-1).overlaps(b.padded(-1)), (name, one, other)
-
-
-def test_one_block_draws_points_without_bars(tmp_path: Path) -> None:
-    a = analyse(load(logs.study(tmp_path, blocks=1)))
-    drawn = figures.draw(a)
-    (ax,) = drawn["weak-throughput"].axes
-    assert all(len(c.lines[2]) == 0 for c in bars(ax).values())
-    assert "n = 1: one launch, no interval" in drawn["ratio"].get_supxlabel()
 
 
 def test_the_first_row_is_the_primary_comparison(tmp_path: Path) -> None:
@@ -207,15 +183,6 @@ def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:
     names = [f"weak-{batch}-{kind}" for kind in kinds for batch in (8, 16)]
     assert list(drawn) == names
     assert [len(xs(c.lines[0])) for c in bars(drawn["weak-8-throughput"].axes[0]).values()] == [2]
-
-
-def test_batch_sweep(tmp_path: Path) -> None:
-    for batch in (4, 8, 32):
-        run = logs.config("ddp/mpi", 2, batch, curves=("batch",))
-        logs.write(tmp_path / f"{batch}.jsonl", run, 0.05 + 0.01 * batch)
-    (ax,) = figures.draw(analyse(load(tmp_path)))["batch-throughput"].axes
-    assert ax.get_xlabel() == "images per rank"
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["4", "8", "32"]
 
 
 def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> None:

@@ -102,24 +102,15 @@ def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
     assert t.images_per_s.high == pytest.approx(80.0)
 
 
-def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
-    a = analysed(logs.study(tmp_path, blocks=1))
-    c = compared(a)
-    assert not any((c.paired.interval(), c.half_width, c.another_day, c.chance, c.settled))
-    assert verdicts.sentence(c) == "Not settled: needs 6 launches"
-    assert all(
-        (t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1)
-        for t in a.throughput
-    )
-    assert all(s.efficiency.low is None for s in a.efficiency)
-
-
-def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) -> None:
-    a = analysed(logs.study(tmp_path, blocks=5, sd=0.005))
-    c = compared(a)
-    assert c.paired.interval() is not None
-    assert verdicts.sentence(c) == "Not settled: needs 6 launches"
-    assert verdicts.prospect(c) == ""
+def test_below_six_launches_there_is_no_verdict_and_of_one_no_interval(tmp_path: Path) -> None:
+    for blocks in (1, 5):
+        a = analysed(logs.study(tmp_path / str(blocks), blocks=blocks, sd=0.005))
+        c = compared(a)
+        assert verdicts.sentence(c) == "Not settled: needs 6 launches"
+        assert (c.paired.interval() is None) == (blocks == 1)
+        assert verdicts.prospect(c) == ""
+        ends = {(t.images_per_s.low is None, t.images_per_s.n) for t in a.throughput}
+        assert ends == {(blocks == 1, blocks)}
 
 
 def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> None:
@@ -154,15 +145,13 @@ def over_nccl(cell: str, world_size: int, **of_nccl: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("of_horovod", "reason"),
     [
-        ({}, None),
-        ({"nccl": "2.28.9"}, "versions.nccl: 2.27.3, 2.28.9"),
+        ({}, None),  # one library in two places
         (
             {"nccl_library_sha256": "b2" * 32},
             f"versions.nccl library sha256: {'a1' * 32}, {'b2' * 32}",
         ),
         ({"nccl_transport": "NET/Socket"}, "versions.nccl transport: NET/Socket, P2P/CUMEM"),
     ],
-    ids=["one library in two places", "version", "file", "transport"],
 )
 def test_two_cells_must_have_called_one_nccl_and_taken_one_transport(
     tmp_path: Path, of_horovod: dict[str, str], reason: str | None
@@ -192,26 +181,6 @@ def test_seeds_must_agree_inside_a_block_only(tmp_path: Path) -> None:
     ]
 
 
-def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
-    cells = {"ddp/mpi": 1.0, "horovod/mpi": 1.2}
-    logs.study(tmp_path, blocks=6, sd=0.002, cells={"single": 1.0, **cells})
-    for block in range(6):
-        for cell, slowdown in (("ddp/mpi", 1.0), ("horovod/mpi", 0.9)):
-            run = logs.config(cell, 2, 16, block, settings="matched", seed=block)
-            name = f"m{block}-{cell.split('/')[0]}.jsonl"
-            logs.write(
-                tmp_path / "runs" / name, run, 0.15 * slowdown * math.exp(0.001 * (-1) ** block)
-            )
-    a = analysed(tmp_path)
-    shipped, of_matched = ((f"settings={name}",) for name in ("shipped", "matched"))
-    assert near(compared(a, words=shipped).paired.estimate, 1 / 1.2)
-    assert compared(a, words=of_matched).paired.ratio == pytest.approx(1 / 0.9)
-    matched = [s for s in a.efficiency if s.point.words == of_matched]
-    # no matched one-rank run: shipped's does not stand in
-    assert {s.kind for s in matched} == {"common"}
-    assert {s.baseline.cell for s in matched} == {"single"}
-
-
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     """Plain, compiled and compressed runs, each with its ratio."""
@@ -238,7 +207,6 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 
 
 def test_variants_are_compared_each_for_itself(mixed: Analysis) -> None:
-    # own one-rank runs, which this folder lacks
     absent = "the baseline was not run, or no run of it is usable"
     # own one-rank runs, which this folder lacks
     assert {n.reason for n in mixed.not_compared} == {absent}
@@ -280,33 +248,6 @@ def test_a_variant_that_differs_in_more_than_itself_gains_nothing(tmp_path: Path
     for lost in a.not_compared:
         assert "precision=bf16-mixed against precision=float32" in lost.pair
         assert "Linux-other" in lost.reason
-
-
-def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(
-    mixed: Analysis,
-) -> None:
-    common = {(s.point.cell, s.point.words): s for s in mixed.efficiency if s.kind == "common"}
-    assert len(common) == 6
-    compressed = common["ddp/mpi", ("compile=False", "compression=fp16")]
-    assert compressed.baseline == Point("single", 1, 16, (("compile", "False"),))
-    assert compressed.efficiency.value == pytest.approx(1 / 1.4)
-    compiled = common["ddp/mpi", ("compile=True", "compression=none")]
-    assert compiled.baseline.words == ("compile=True",)
-    assert compiled.efficiency.value == pytest.approx(1 / 2)
-
-
-def test_without_a_shared_block_welch_stands_in_and_is_marked(tmp_path: Path) -> None:
-    for block, seconds in enumerate((0.100, 0.102, 0.098)):
-        logs.write(tmp_path / f"s{block}.jsonl", logs.config("single", block=block), seconds)
-        logs.write(
-            tmp_path / f"d{block}.jsonl", logs.config("ddp/mpi", 2, block=block + 10), 1.5 * seconds
-        )
-    s = scaled(analysed(tmp_path), "ddp/mpi")
-    assert not s.paired
-    assert s.efficiency.value == pytest.approx(1 / 1.5)
-    assert s.efficiency.n == 3
-    assert s.efficiency.low is not None
-    assert s.efficiency.low < 1 / 1.5 - 0.01  # paired, the interval would have no width
 
 
 def primary(folder: Path, **asked: object) -> Analysis:
@@ -403,11 +344,6 @@ def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> 
         (
             [1.001, 0.999, 1.002, 0.998, 1.0, 1.0],
             "Equal within 2 %: 0.0 % [-0.1, 0.1]",
-            "Equal within 2 %",
-        ),
-        (
-            [0.991, 0.989, 0.990, 0.988, 0.992, 0.990],
-            "Equal within 2 %: -1.0 % [-1.1, -0.9]",
             "Equal within 2 %",
         ),
         ([1.25] * 3 + [1.2500001] * 3, "Horovod faster: 25.0 % [25.0, 25.0]", "Horovod faster"),
