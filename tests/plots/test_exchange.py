@@ -16,7 +16,6 @@ from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.report import figures
 from tests.plots import logs
-from tests.plots.test_figures import test_nothing_written_overlaps_or_leaves_the_page as neat
 
 Parts = dict[str, tuple[float, float]]
 # Of ranks 0 and 1, seconds. Rank 1 has its last gradient 4 ms later; both are ready 10 ms after.
@@ -135,14 +134,10 @@ def test_overlap_is_held_against_blocking(tmp_path: Path) -> None:
     (overlap,) = a.exchange.overlaps
     assert overlap.ratio.value == pytest.approx(1.25)
     assert a.exchange.costs == []
-    neat(drawn := figures.draw(a))
-    (ax,) = drawn["overlap"].axes
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["ddp/mpi\n"]
 
 
 def test_the_stack_is_as_long_as_the_step(analysis: Analysis, found: Exchange) -> None:
     drawn: dict[str, Figure] = figures.draw(analysis)
-    neat(drawn)
     (ax,) = drawn["breakdown"].axes
     bars: list[Any] = list(ax.patches)
     longest = [

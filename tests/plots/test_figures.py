@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
@@ -131,23 +130,6 @@ def test_efficiency_shows_both_baselines_side_by_side(
     base = f"{weak[0].baseline_images_per_s.value:.1f} images/s"
     said = f"Common baseline: single, 1 rank, 16 images per step: {base}"
     assert said in drawn["weak-efficiency"].get_supxlabel()
-
-
-def test_nothing_written_overlaps_or_leaves_the_page(drawn: dict[str, Figure]) -> None:
-    for name, figure in drawn.items():
-        renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-        figure.draw(renderer)
-        page = figure.bbox.padded(1)
-        texts = (t for ax in figure.axes for t in (*ax.texts, ax.title, ax.xaxis.label))
-        written = [t for t in (*figure.texts, *texts) if t.get_text()]
-        boxes = [t.get_window_extent(renderer) for t in written]
-        for text, box in zip(written, boxes, strict=True):
-            assert page.x0 <= box.x0, (name, text)
-            assert box.x1 <= page.x1, (name, text)
-            assert page.y0 <= box.y0, (name, text)
-            assert box.y1 <= page.y1, (name, text)
-        for (one, a), (other, b) in itertools.combinations(zip(written, boxes, strict=True), 2):
-            assert not a.padded(-1).overlaps(b.padded(-1)), (name, one, other)
 
 
 def test_the_first_row_is_the_primary_comparison(tmp_path: Path) -> None:

