@@ -49,6 +49,11 @@ def test_a_csv_that_pandas_wrote(bring: Import) -> None:
     ended = bring("csv", table)
     assert ended.value("images_per_s", global_batch=128) == pytest.approx(2 / (1 / 100 + 1 / 120))
     assert ended.quantities == {"images_per_s"}
+    ended = bring(
+        "csv", "backend,world_size,step,images_per_s,step_ms\nddp,2,0,100,20\nddp,2,1,,30\n"
+    )
+    assert ended.value("images_per_s", backend="ddp") == 100
+    assert ended.value("step_seconds", world_size=2) == pytest.approx(0.025)
 
 
 def test_a_lost_worker_makes_no_sum(bring: Import) -> None:

@@ -285,10 +285,8 @@ def test_unnamed_the_primary_is_of_most_ranks_on_the_first_transport(tmp_path: P
     ("blocks", "first", "last", "level", "verdict"),
     [
         (6, 6, 20, 0.0131, "faster"),
-        (7, 6, 20, 0.0131, "faster"),
         (6, 6, 6, 0.05, "faster"),
         (7, 8, 20, 0.0154, "not settled"),
-        (6, 2, 4, 0.05, "faster"),
     ],
 )
 def test_a_verdict_is_read_at_the_level_of_the_plan_from_the_first_look_on(
