@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import resource
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -108,41 +105,3 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     why = "cannot be written: File too large; make room, or choose another folder"
     assert said == f"error: {tmp_path / 'out'}/F {why}\n"
     assert not [*tmp_path.rglob("*.tmp")]
-
-
-def test_ctrl_c_is_130(tmp_path: Path) -> None:
-    """While a file is read: a pipe, into which nothing is written."""
-    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
-    pipe = tmp_path / "study.toml"
-    os.mkfifo(pipe)
-    # whoever starts the tests in the background has Ctrl-C ignored, and children inherit that
-    argv = ["env", "--default-signal=INT", sys.executable, "-m", "plots", "report", str(tmp_path)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(argv, cwd=ROOT, **pipes) as running:
-        writer = _opened(pipe, running)
-        time.sleep(0.2)  # from opening to reading
-        running.send_signal(signal.SIGINT)
-        try:
-            out, error = running.communicate(timeout=120)
-        finally:
-            running.kill()
-            os.close(writer)
-    assert running.returncode == 130, error
-    assert "Traceback" not in error
-    assert out.strip() in ("", "Aborted!")
-
-
-def _opened(pipe: Path, reader: subprocess.Popen[str]) -> int:
-    """The pipe's other end, as soon as somebody reads it."""
-    while reader.poll() is None:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody does yet
-            time.sleep(0.05)
-    raise AssertionError(f"nobody read {pipe}: {reader.communicate()}")
-
-
-def test_a_closed_output_changes_no_exit_code() -> None:
-    command = f"exec {sys.executable} -m slurm status smoke >&-"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -1,6 +1,5 @@
 """Figures show what the analysis says: looked at as Figure objects, not as files."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -125,29 +124,6 @@ def test_efficiency_shows_both_baselines_side_by_side(
     base = f"{weak[0].baseline_images_per_s.value:.1f} images/s"
     said = f"Common baseline: single, 1 rank, 16 images per step: {base}"
     assert said in drawn["weak-efficiency"].get_supxlabel()
-
-
-def test_the_first_row_is_the_primary_comparison(tmp_path: Path) -> None:
-    """Whose variant another one's name may come before."""
-    precisions = ("float32", "bf16")
-    sizes = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
-    variants = "".join(f'[variants.{x}]\nprecision = "{x}"\n' for x in precisions)
-    logs.study_toml(tmp_path, more=f"{sizes}[weak]\nbatch_per_rank = 16\n{variants}")
-    for block, cell, precision in itertools.product(
-        range(6), ("ddp/mpi", "horovod/mpi"), precisions
-    ):
-        run = logs.config(cell, 2, block=block, seed=block, precision=precision, variant=precision)
-        logs.write(tmp_path / f"{block}-{cell.replace('/', '-')}-{precision}.jsonl", run, 0.1)
-    a = analyse(load(tmp_path))
-    assert a.primary is not None
-    assert a.primary.words == ("precision=float32",)
-    drawn = figures.draw(a)
-    assert next(iter(drawn)) == "ratio"
-    rows = [label.get_text() for label in drawn["ratio"].axes[0].get_yticklabels()]
-    assert rows == [
-        "primary: 2 ranks, 16 per rank\nmpi: weak; precision=float32",
-        "2 ranks, 16 per rank\nmpi: weak; precision=bf16",
-    ]
 
 
 def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:

@@ -94,12 +94,6 @@ def test_ranks_that_all_print_are_refused_unless_tagged(bring: Import) -> None:
     assert "slowest rank, mean over epochs and steps" in ended.said
 
 
-def test_rates_of_a_named_rank_are_summed(bring: Import) -> None:
-    log = "rank 0: 100 images/s\nrank 1: 110 images/s\n"
-    ended = bring("pattern", log, "--pattern", r"rank (?P<rank>\d+): (?P<images_per_s>\d+) images")
-    assert ended.value("images_per_s", world_size=2) == 210
-
-
 def test_a_part_of_a_number_is_not_read(bring: Import) -> None:
     log = "Time 0.396\nTime 2\n"
     ended = bring("pattern", log, "--pattern", r"Time (?P<step_seconds>\d+)", "--world-size", "1")

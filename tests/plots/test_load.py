@@ -34,19 +34,6 @@ def reasons(loaded: Loaded) -> dict[str, str]:
     return {u.log: u.reason for u in loaded.unusable}
 
 
-def test_a_row_says_what_the_log_says(tmp_path: Path) -> None:
-    run = logs.config("ddp/mpi", 2, 16, block=3, position=1, curves=("weak", "strong"), seed=5)
-    logs.write(tmp_path / "a.jsonl", run, 0.2)
-    row = load(tmp_path).runs.iloc[0]
-    assert row["cell"] == "ddp/mpi"
-    assert row["curves"] == ("weak", "strong")
-    assert (row["world_size"], row["samples_per_rank"], row["samples_per_step"]) == (2, 16, 32)
-    asked = ["block", "position", "seed", "steps", "exit_code"]
-    assert row[asked].tolist() == [3, 1, 5, 20, 0]
-    assert row["step_seconds_mean"] == pytest.approx(0.2)
-    assert row["images_per_s"] == pytest.approx(32 / 0.2)
-
-
 def test_step_times_add_up_to_the_windows_where_ranks_are_late_by_turns(tmp_path: Path) -> None:
     run = logs.config("ddp/mpi", 2, windows=4, steps_per_window=3, lead_in_steps=1)
     path = logs.write(tmp_path / "a.jsonl", run, 0.2)
@@ -59,19 +46,6 @@ def test_step_times_add_up_to_the_windows_where_ranks_are_late_by_turns(tmp_path
     assert row["steps"] * row["step_seconds_median"] == pytest.approx(4 * 0.6)
     assert row["first_step_over_rest"] == pytest.approx(1), "the slowest ranks': 0.2 over 0.25"
     assert row["lead_in_over_rest"] == pytest.approx(1.5)
-
-
-def test_percentiles_of_a_run(tmp_path: Path) -> None:
-    run = logs.config("single", windows=1, steps_per_window=20, warmup_steps=3)
-    path = logs.write(tmp_path / "a.jsonl", run, 0.1)
-    steps = ", ".join(str(round(0.1 + 0.01 * i, 2)) for i in range(20))
-    logs.edit(path, ", ".join(["0.1"] * 20), steps)
-    logs.edit(path, '"seconds": 2.0', f'"seconds": {sum(0.1 + 0.01 * i for i in range(20))}')
-    row = load(tmp_path).runs.iloc[0]
-    assert row["step_seconds_median"] == pytest.approx(0.195)
-    # linear between the 19th and the 20th step
-    assert row["step_seconds_p95"] == pytest.approx(0.2805)
-    assert row["step_seconds_p99"] is None  # that of 20 steps is hardly less than the largest
 
 
 def test_a_real_log_of_an_older_schema_is_read(tmp_path: Path) -> None:
@@ -196,17 +170,6 @@ def test_a_log_that_gives_no_number_is_listed_with_the_reason(tmp_path: Path) ->
         ("good.attempt-1.jsonl", "interrupted", "killed together with its job"),
         ("good.attempt-2.jsonl", "ok", "complete, but repeated"),
     ]
-
-
-def test_other_work_under_one_point_is_set_aside(tmp_path: Path) -> None:
-    for block in range(3):
-        windows = 3 if block == 1 else 4
-        run = logs.config("single", block=block, seed=block, windows=windows)
-        logs.write(tmp_path / f"{block}.jsonl", run, 0.1)
-    loaded = load(tmp_path)
-    # another seed per block is no other work
-    assert loaded.runs["log"].tolist() == ["0.jsonl", "2.jsonl"]
-    assert reasons(loaded) == {"1.jsonl": "differs from its point's other runs: windows: 3, 4"}
 
 
 def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:

@@ -49,31 +49,6 @@ def test_sides_that_took_turns_with_other_worlds_are_counted(
     assert names[name] is (name == "in turns")
 
 
-def test_from_three_sessions_on_their_means_decide_and_the_page_says_it(tmp_path: Path) -> None:
-    """Six launches a day on three days, of which the last had another ratio."""
-    logs.study_toml(tmp_path, blocks=18, more=PLAN)
-    for block in range(18):
-        day, launch = divmod(block, 6)
-        for position, cell in enumerate(EQUAL):
-            run = logs.config(cell, 2, block=block, seed=block, position=position)
-            where = logs.host(2, started=f"2026-11-{20 + day}T0{launch}:00:00+00:00")
-            seconds = 0.1 * (FASTER[cell] - 0.005 * (day == 2)) if cell != "ddp/mpi" else 0.1
-            noise = np.random.default_rng(2 * block + position)
-            path = tmp_path / "runs" / f"{block}-{position}.jsonl"
-            logs.write(path, run, seconds, noise, provenance=where)
-    a = analysed(tmp_path)
-    c = a.primary
-    assert c is not None
-    ratios = np.log(c.paired.ratios).reshape(3, 6).mean(axis=1)
-    assert (c.unit, len(set(c.sessions)), c.paired.n) == ("sessions", 3, 18)
-    assert c.paired.ratio == pytest.approx(np.exp(ratios.mean()))
-    assert c.paired.error_log == pytest.approx(ratios.std(ddof=1) / 3**0.5)
-    low, high = c.another_day or (1, 1)
-    ends = c.paired.interval(c.level) or (0, 0)
-    assert low < ends[0] < ends[1] < high, "a day more may give what the mean of days excludes"
-    assert c.verdict == "faster"
-
-
 @pytest.mark.parametrize(
     ("first_step", "name", "holds"),
     [
