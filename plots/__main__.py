@@ -105,7 +105,7 @@ def _named(option: str, words: tuple[str, ...]) -> dict[str, str]:
 class PackBundle(Command):
     """Pack one study for citing: logs, job scripts, a fresh report and a manifest, in one archive.
 
-    A folder that contradicts itself is refused; runs that are missing are listed in the manifest.
+    A folder that contradicts itself is refused; runs may be missing.
     With --in-place its logs and job scripts are moved into STUDY/logs.tar.gz instead, where all
     commands read them; `tar xzf` brings them back.
     """

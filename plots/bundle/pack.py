@@ -1,6 +1,5 @@
 """Pack one study for citing: refuse a folder that contradicts itself, write one archive with a
-manifest of every file, how the runs ended, what is missing and on what they ran. Or pack its logs
-alone, in place.
+fresh report and a manifest of every file. Or pack its logs alone, in place.
 """
 
 from __future__ import annotations
@@ -8,16 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-import tomllib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import Any
 
 from bench.config import UsageError
-from bench.record import STATES, Run, archive, parse_run
+from bench.record import archive, parse_run
 from bench.record.user_code import FOLDER
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
@@ -27,25 +23,19 @@ from plots.bundle import check
 from plots.bundle.check import Contents, Logs
 from plots.report import write as report
 
-SCHEMA = 1  # of the manifest
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
     *("jobs/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
 )
 _STAYS = {"study.toml", "jobs.jsonl"}  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")  # made afresh
-_OF_A_RANK = (
-    *("hostname", "cpu", "cpus_on_node", "memory_bytes", "threads", "source"),
-    *("gpu", "gpu_memory_bytes", "cuda", "cudnn"),
-)
 
 
 def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
 
-    Raises UsageError where the folder contradicts itself, is being worked in or holds a link that
-    leads out of it, or where the archive cannot be written, or is there with other contents and not
-    to be replaced (`force`).
+    Raises UsageError where the folder contradicts itself or is being worked in, or where the
+    archive cannot be written, or is there with other contents and not to be replaced (`force`).
     """
     name = folder.resolve().name
     place = folder.resolve().parent if out is None else out
@@ -55,21 +45,22 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         if "study.toml" not in contents:
             no_plan = "there is no study.toml, and so no plan"
             raise UsageError(f"{folder}: {no_plan}; bundle a study that python -m slurm ran")
-        study, jobs = read_study(folder / "study.toml"), read_records(folder / "jobs.jsonl")
-        logs = _parsed(folder, contents)
-        blocks = max([study.blocks, *(job.blocks for job in jobs)])
+        study, logs = read_study(folder / "study.toml"), _logs(folder, contents)
+        blocks = max([study.blocks, *(x.blocks for x in read_records(folder / "jobs.jsonl"))])
         planned = {r.id: r.config for block in plan(study, blocks, folder / "runs") for r in block}
-        _refuse(folder, check.problems(contents, logs, study, planned, jobs))
-        kept = _read(folder, _REPORT)
+        _refuse(folder, check.problems(contents, logs, study, planned))
         with tempfile.TemporaryDirectory() as fresh:
             report.make(folder, Path(fresh))
             made = _read(Path(fresh), _REPORT)
         _require_unchanged(folder, contents)
-        _refuse(folder, check.report_problems(kept, made))
-        in_folder = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-    left_out = in_folder - contents.keys() - made.keys() - {archive.NAME}
-    facts = _manifest(name, contents | made, logs, planned, left_out)
-    files = {**contents, **made, "MANIFEST.json": (json.dumps(facts, indent=1) + "\n").encode()}
+        _refuse(folder, check.stale_report(_read(folder, _REPORT), made))
+    files = {**contents, **made}
+    listed = [
+        {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for path, data in sorted(files.items())
+    ]
+    manifest = {"schema": 2, "folder": name, "files": listed}
+    files["MANIFEST.json"] = (json.dumps(manifest, indent=1) + "\n").encode()
     data = archive.pack({f"{name}/{path}": files[path] for path in files}, _newest(logs))
     if not force and target.exists() and target.read_bytes() != data:
         cure = "replace it with --force, or name another --out"
@@ -81,8 +72,7 @@ def archive_logs(folder: Path) -> Path:
     """Move a study's logs and job scripts into FOLDER/logs.tar.gz, and return its path.
 
     The same logs give the same bytes. Raises UsageError where there are none, where the folder is
-    being worked in or holds a link that leads out of it, and where a file cannot be written or
-    removed.
+    being worked in, and where a file cannot be written or removed.
     """
     with _nobody_works_in(folder):
         contents = _of_study(folder)
@@ -90,27 +80,21 @@ def archive_logs(folder: Path) -> Path:
         moved = {path: data for path, data in contents.items() if path not in _STAYS}
         if not moved:
             raise UsageError(f"{folder} holds no logs to archive; run the study first")
-        data = archive.pack(moved, _newest(_parsed(folder, moved)))
+        data = archive.pack(moved, _newest(_logs(folder, moved)))
         _require_unchanged(folder, contents)
         target = write_whole(folder / archive.NAME, data)
         if archive.contents(folder) != moved:
             raise UsageError(f"{target} does not hold what was written; no log was removed")
-        _remove(folder, moved)
+        for path in moved:
+            try:
+                (folder / path).unlink(missing_ok=True)
+            except OSError as error:
+                why = f"{folder / path} cannot be removed: {error.strerror}"
+                raise UsageError(f"{why}; it is archived; remove it, or archive again") from None
+        for directory in sorted({p for x in moved for p in PurePath(x).parents}, reverse=True):
+            with suppress(OSError):  # holds what does not belong to the study
+                (folder / directory).rmdir()
     return target
-
-
-def _remove(folder: Path, files: Iterable[str]) -> None:
-    """Remove files of the folder that are archived, and what directories they leave empty."""
-    for path in files:
-        try:
-            (folder / path).unlink(missing_ok=True)
-        except OSError as error:
-            cure = "it is archived; remove it, or archive again"
-            why = f"{folder / path} cannot be removed: {error.strerror}"
-            raise UsageError(f"{why}; {cure}") from None
-    for directory in sorted({p for path in files for p in PurePath(path).parents}, reverse=True):
-        with suppress(OSError):  # holds what does not belong to the study
-            (folder / directory).rmdir()
 
 
 def _require_unchanged(folder: Path, contents: Contents) -> None:
@@ -135,7 +119,7 @@ def _nobody_works_in(folder: Path) -> Iterator[None]:
 
 
 def _of_study(folder: Path) -> dict[str, bytes]:
-    """What belongs to the study, in its folder and in the archive of its logs, by path."""
+    """Read what belongs to the study, in its folder and in the archive of its logs, by path."""
     contents = _read(folder, _BELONGS)
     for path, data in archive.contents(folder).items():
         if contents.setdefault(path, data) != data:
@@ -146,10 +130,6 @@ def _of_study(folder: Path) -> dict[str, bytes]:
 def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
     matches = {path for pattern in patterns for path in folder.glob(pattern)}
     paths = sorted(path for path in matches if path.is_file() and path.suffix != ".tmp")
-    for path in paths:
-        if not path.resolve().is_relative_to(folder.resolve()):
-            away = f"leads out of the folder, to {path.resolve()}"
-            raise UsageError(f"{path} {away}; put a copy in its place, or remove it")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
@@ -160,60 +140,12 @@ def _refuse(folder: Path, contradictions: Iterator[str]) -> None:
         raise UsageError(f"{folder} contradicts itself: {problems[0]}{more}")
 
 
-def _manifest(
-    name: str, contents: Contents, logs: Logs, planned: Iterable[str], left_out: Iterable[str]
-) -> dict[str, Any]:
-    """Plain values, in an order that depends on the contents alone; `planned`: ids of runs."""
-    runs = {PurePath(path).stem: run for path, run in logs.items() if check.is_last(path)}
-    states = {id_: runs[id_].state if id_ in runs else "planned" for id_ in sorted(planned)}
-    counts = Counter(states.values())
-    report = json.loads(contents["summary.json"])
-    study = report["study"]
-    return {
-        "schema": SCHEMA,
-        "folder": name,
-        "study": tomllib.loads(contents["study.toml"].decode()),
-        "blocks": {"planned": study["blocks_planned"], "usable": study["blocks_usable"]},
-        "runs": {"planned": len(states), "by_state": {state: counts[state] for state in STATES}},
-        "gaps": [
-            {"run": id_, "state": state, "reason": runs[id_].problem if id_ in runs else None}
-            for id_, state in states.items()
-            if state != "ok"
-        ],
-        "points_with_missing_blocks": report["gaps"],
-        "superseded_attempts": sorted(filter(check.is_attempt, contents)),
-        "provenance": _provenance(runs.values()),
-        "files": [
-            {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            for path, data in sorted(contents.items())
-        ],
-        "left_out": sorted(left_out),
-    }
+def _logs(folder: Path, contents: Contents) -> Logs:
+    logs = [x for x in contents if x.startswith("runs/") and x.endswith(".jsonl")]
+    return {path: parse_run(folder / path, contents[path]) for path in logs}
 
 
-def _provenance(runs: Iterable[Run]) -> dict[str, list[Any]]:
-    """Every value that the runs recorded of versions, code and hardware: of one, all agree."""
-    seen: dict[str, set[str]] = defaultdict(set)
-    for run in runs:
-        facts = [("platform", run.host.get("platform"))]
-        for part in ("versions", "git", "env"):
-            facts += [(f"{part}.{k}", value) for k, value in run.host.get(part, {}).items()]
-        for rank in run.host.get("ranks", ()):
-            facts += [(name, rank.get(name)) for name in _OF_A_RANK]
-        for name, value in facts:
-            if value is not None:
-                seen[name].add(json.dumps(value, sort_keys=True))
-    return {name: list(map(json.loads, sorted(values))) for name, values in sorted(seen.items())}
-
-
-def _parsed(folder: Path, contents: Contents) -> dict[str, Run]:
-    return {p: parse_run(folder / p, data) for p, data in contents.items() if check.is_log(p)}
-
-
-def _newest(logs: Mapping[str, Run]) -> int:
+def _newest(logs: Logs) -> int:
     """Seconds since 1970 at which the newest run began, 0 where none says."""
-    starts = [0]
-    for run in logs.values():
-        with suppress(LookupError, ValueError):
-            starts.append(int(datetime.fromisoformat(run.host["started"]).timestamp()))
-    return max(starts)
+    starts = (run.host["started"] for run in logs.values() if "started" in run.host)
+    return int(max((datetime.fromisoformat(x).timestamp() for x in starts), default=0))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-
-import pandas as pd
+from typing import Any
 
 from bench.config import UsageError
 from plots.imports.observation import (
@@ -33,19 +31,29 @@ _SCORES = {"validation_accuracy": "top1", "validation_top5_accuracy": "top5"}
 
 def _read(log: Log, options: ImportOptions) -> Reading:
     lines = [[word.lower() for word in line.text.split()] for line in log.lines]
-    head = next((i for i, words in enumerate(lines) if {"epoch", "epochs"} & {*words[:2]}), None)
-    if head is not None and "hours" in lines[head][:2]:
+    head = next((i for i, words in enumerate(lines) if words[:2] == ["epoch", "hours"]), None)
+    if head is not None:
         rows = list(_epochs(lines, head))
-        _require_a_training(rows)
         return Reading(table([*rows, *_to_target(rows, options)]), cut_off(log, len(log.lines)))
     reading = _runs(log, options)
     run = reading.values.groupby("quantity").cumcount().astype(float)  # each line is a run
-    return Reading(_reached(reading.values.assign(run=run), options), reading.warnings)
+    runs: Any = reading.values.assign(run=run).to_dict("records")
+    # a run that did not reach the target has no time to it
+    reached: list[Row] = [
+        {
+            **row,
+            "quantity": "share_of_runs_at_target",
+            "value": 100 * row["value"] >= options.target,
+        }
+        for row in runs
+        if options.target is not None and row["quantity"] == "validation_accuracy"
+    ]
+    return Reading(table([*runs, *reached]), reading.warnings)
 
 
 def _epochs(lines: Sequence[list[str]], head: int) -> Iterator[Row]:
     """Yield the rows below the heading: hours are cumulative, percent become a share."""
-    names = [name.replace("epochs", "epoch") for name in lines[head]]
+    names = lines[head]
     for number, words in enumerate(lines[head + 1 :], head + 2):
         if not words:
             continue
@@ -60,15 +68,6 @@ def _epochs(lines: Sequence[list[str]], head: int) -> Iterator[Row]:
             yield {"quantity": _PERCENT.get(name, name), "value": share, **place}
 
 
-def _require_a_training(rows: Sequence[Row]) -> None:
-    """Raise UsageError where hours fall from one epoch to the next."""
-    times = sorted({(r["epoch"], r["value"]) for r in rows if r["quantity"] == "run_seconds"})
-    for (epoch, seconds), (after, later) in pairwise(times):
-        if not later >= seconds or after == epoch:
-            hours = f"hours at epoch {after:g} are {later / 3600:g}, and {seconds / 3600:g} at"
-            raise UsageError(f"{hours} {epoch:g}: of two trainings, or cut; part or mend them")
-
-
 def _to_target(rows: Sequence[Row], options: ImportOptions) -> Iterator[Row]:
     """Yield the first epoch at the target by each score: DAWNBench's is top-5 for ImageNet."""
     if options.target is None:
@@ -77,24 +76,13 @@ def _to_target(rows: Sequence[Row], options: ImportOptions) -> Iterator[Row]:
     scores = [row for row in rows if row["quantity"] in _SCORES]
     reached = [row for row in scores if 100 * row["value"] >= options.target]
     if not reached:
-        best = max((100 * row["value"] for row in scores), default=None)
-        words = "it states no accuracy" if best is None else f"its best is {best:g}"
-        raise UsageError(f"it never reaches {options.target:g}: {words}; give another --target")
+        best = max((100 * row["value"] for row in scores), default=float("nan"))
+        why = f"it never reaches {options.target:g}: its best is {best:g}"
+        raise UsageError(f"{why}; give another --target")
     for name in dict.fromkeys(row["quantity"] for row in reached):
         epoch = min(row["epoch"] for row in reached if row["quantity"] == name)
         quantity = f"{_SCORES[name]}_target_{options.target:g}_seconds"
         yield {"quantity": quantity, "value": seconds[epoch], "epoch": epoch}
-
-
-def _reached(lines: pd.DataFrame, options: ImportOptions) -> pd.DataFrame:
-    """Add which of the runs reached the target: a run that did not has no time to it."""
-    scores = lines[lines["quantity"] == "validation_accuracy"]
-    if options.target is None or scores.empty:
-        return lines
-    share = scores.assign(
-        quantity="share_of_runs_at_target", value=(100 * scores["value"] >= options.target) * 1.0
-    )
-    return pd.concat([lines, share], ignore_index=True)
 
 
 FORMAT = Format(

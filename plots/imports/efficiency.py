@@ -45,30 +45,20 @@ def scaled(points: pd.DataFrame) -> pd.DataFrame:
     strong = rates["global_batch"].notna()
     rates["curve"] = strong.map({True: "strong", False: "weak"})
     rates["batch"] = rates["global_batch"].where(strong, rates["batch_per_rank"])
-    _require_one(rates)
-    one_rank = rates[rates["world_size"] == 1]
-    own_baseline = _baseline(one_rank, [*KEYS, "batch"], "own_images_per_s")
-    plain = one_rank[one_rank["backend"] == "single"]
-    common_baseline = _baseline(plain, ["source", "batch"], "common_images_per_s")
-    joined = rates.merge(own_baseline, how="left", on=[*KEYS, "batch"])
-    joined = joined.merge(common_baseline, how="left", on=["source", "batch"])
-    for name in ("own", "common"):
-        ideal = joined["world_size"] * joined[f"{name}_images_per_s"]
-        joined[f"{name}_efficiency"] = joined["value"] / ideal
-    order = [*KEYS, "batch", "world_size"]
-    return joined.sort_values(order, ignore_index=True)
-
-
-def _require_one(rates: pd.DataFrame) -> None:
-    """Raise UsageError where a point has two rates: their mean would be nobody's."""
     place = [*KEYS, "batch", "world_size"]
-    if (twice := rates.duplicated(place)).any():
+    if (twice := rates.duplicated(place)).any():  # their mean would be nobody's
         row = rates[twice].iloc[0]
         raise UsageError(
             f"{row['source']}: {row['backend']} at {row['world_size']:.0f} ranks has two rates; "
             "name each with a --source, or import their logs together"
         )
-
-
-def _baseline(rows: pd.DataFrame, keys: list[str], name: str) -> pd.DataFrame:
-    return rows[[*keys, "value"]].rename(columns={"value": name})
+    one_rank = rates[rates["world_size"] == 1]
+    baselines = {
+        "own": (one_rank, [*KEYS, "batch"]),
+        "common": (one_rank[one_rank["backend"] == "single"], ["source", "batch"]),
+    }
+    for name, (rows, keys) in baselines.items():
+        baseline = rows[[*keys, "value"]].rename(columns={"value": "baseline"})
+        joined = rates[keys].merge(baseline, how="left", on=keys)["baseline"].to_numpy()
+        rates[f"{name}_efficiency"] = rates["value"] / (rates["world_size"] * joined)
+    return rates.sort_values(place, ignore_index=True)

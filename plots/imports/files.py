@@ -9,12 +9,10 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
-from plots.imports.observation import COLUMNS, RATE, WORDS, Format, ImportOptions
+from plots.imports.observation import WORDS, Format, ImportOptions
 from plots.imports.text import Log, decode
 
-MOST_RANKS = 10_000_000
-POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch", "bytes"]
-EXTRA = ["source", "reducer", "n"]  # of tables of points that are read back
+POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch"]
 _OPTIONS = {
     "backend": "backend",
     "world_size": "world-size",
@@ -30,7 +28,6 @@ def read_files(
     parts: list[pd.DataFrame] = []
     warnings: list[str] = []
     seen: dict[bytes, Path] = {}
-    alike = len({path.name for path in paths}) < len(paths)
     for path in paths:
         try:
             data = path.read_bytes()
@@ -42,11 +39,10 @@ def read_files(
             raise UsageError(f"{path}: {error.strerror}; name a log") from None
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
-        label = str(path) if alike else path.name
-        parts.append(part.assign(file=part["file"].fillna(label)))
-        warnings += (f"{label}: {warning}" for warning in of_file)
+        parts.append(part.assign(file=str(path)))
+        warnings += (f"{path.name}: {warning}" for warning in of_file)
     values = pd.concat(parts, ignore_index=True)
-    return _told_apart(values, form, name, options), warnings
+    return _told_apart(values, form, options), warnings
 
 
 def _read_one(
@@ -54,23 +50,32 @@ def _read_one(
 ) -> tuple[pd.DataFrame, list[str]]:
     reading = form.read(log, options)
     warnings = list(reading.warnings)
-    values = reading.values.reindex(columns=[*COLUMNS, *EXTRA, "file"])
-    if values.empty:
+    if reading.values.empty:
         nothing = f"nothing in it is of the format {name} ({form.written_by})"
         raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
-    values = values.astype(dict.fromkeys(("reducer", "source", "file", *WORDS), object))
+    values = reading.values.astype(dict.fromkeys(WORDS, object))
     if form.one_speaks and values["rank"].nunique() == 1:
         values = values.assign(rank=float("nan"))
     values = _with_options(values, options)
-    values = _with_world_size(values, log, warnings)
+    if values["world_size"].isna().any():
+        # inferred only where every rank up to the last one is there
+        tagged = {float(line.rank) for line in log.lines if line.rank is not None}
+        ranks = tagged | {float(rank) for rank in values["rank"].dropna()}
+        if not ranks or ranks != set(map(float, range(len(ranks)))) or tagged == {0.0}:
+            raise UsageError("no line of it tells the world size; use --world-size")
+        warnings.append(f"world size {len(ranks)} is inferred from the ranks in it")
+        values["world_size"] = values["world_size"].fillna(len(ranks))
     if values["backend"].isna().any():
         values["backend"] = values["backend"].where(values["backend"].notna(), "not said")
         warnings.append("nobody said the backend; use --backend")
-    _require_possible(values)
-    per_epoch = values.dropna(subset=["rank", "epoch"]).groupby("epoch")["rank"].nunique()
-    if per_epoch.nunique() > 1:
-        counts = ", ".join(map(str, sorted(per_epoch.unique())))
-        warnings.append(f"epochs hold different numbers of ranks ({counts})")
+    named, worlds = values["rank"].notna(), values["world_size"]
+    if named.any() and not named.all():
+        raise UsageError(f"{int((~named).sum())} numbers name no rank, others do; part the file")
+    if (worlds < 1).any():
+        raise UsageError(f"world size {worlds.min():g} is none")
+    if (beyond := values["rank"] >= worlds).any():
+        rank, world = values.loc[beyond, ["rank", "world_size"]].iloc[0]
+        raise UsageError(f"rank {rank:.0f} is in it, and none of a world of {world:.0f}")
     if bad := int((~np.isfinite(values["value"])).sum()):
         warnings.append(f"{bad} values are nan or inf, and not averaged")
     return values, warnings
@@ -88,48 +93,14 @@ def _with_options(values: pd.DataFrame, options: ImportOptions) -> pd.DataFrame:
             words = ", ".join(sorted(x if isinstance(x, str) else f"{x:g}" for x in stated))
             raise UsageError(f"it says {column} {words} itself; leave out --{option} {value}")
         values[column] = value
-    model = [f", {model}" if isinstance(model, str) else "" for model in values["model"]]
-    source = pd.Series([f"{options.source}{suffix}" for suffix in model], index=values.index)
-    return values.assign(source=values["source"].fillna(source))  # each model has curves of its own
+    # each model has curves of its own
+    models = [f", {model}" if isinstance(model, str) else "" for model in values["model"]]
+    return values.assign(source=[f"{options.source}{model}" for model in models])
 
 
-def _with_world_size(values: pd.DataFrame, log: Log, warnings: list[str]) -> pd.DataFrame:
-    """Inferred only where every rank up to the last one is there."""
-    if values["world_size"].notna().all():
-        return values
-    ranks = {float(rank) for rank in values["rank"].dropna()}
-    tagged = {float(line.rank) for line in log.lines if line.rank is not None}
-    ranks |= tagged
-    if not ranks or ranks != set(map(float, range(len(ranks)))) or tagged == {0.0}:
-        raise UsageError("no line of it tells the world size; use --world-size")
-    warnings.append(f"world size {len(ranks)} is inferred from the ranks in it")
-    return values.assign(world_size=values["world_size"].fillna(len(ranks)))
-
-
-def _require_possible(values: pd.DataFrame) -> None:
-    """Raise UsageError for the first number that no run can have."""
-    named = values["rank"].notna()
-    if named.any() and not named.all():
-        raise UsageError(f"{int((~named).sum())} numbers name no rank, others do; part the file")
-    worlds = values["world_size"]
-    if len(wrong := worlds[~((worlds >= 1) & (worlds <= MOST_RANKS) & (worlds % 1 == 0))]):
-        raise UsageError(f"world size {wrong.iloc[0]:g} is none; 1 to {MOST_RANKS:,} are")
-    if (beyond := (values["rank"] >= worlds) | (values["rank"] < 0)).any():
-        first = values[beyond].iloc[0]
-        world = f"{first['world_size']:.0f}"
-        raise UsageError(f"rank {first['rank']:.0f} is in it, and none of a world of {world}")
-    measured = values["quantity"].str.endswith(("_seconds", RATE))
-    if (negative := measured & (values["value"] < 0)).any():
-        first = values[negative].iloc[0]
-        raise UsageError(f"{first['quantity']} {first['value']:g} is below 0; mend the line")
-
-
-def _told_apart(
-    values: pd.DataFrame, form: Format, name: str, options: ImportOptions
-) -> pd.DataFrame:
+def _told_apart(values: pd.DataFrame, form: Format, options: ImportOptions) -> pd.DataFrame:
     """Several files of one size are runs or ranks: where nothing says which, the user must."""
-    several = values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() > 1
-    if not several:
+    if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
         return values
     if options.files == "ranks":
         if form.a_file_is_a_run or values["rank"].notna().any():

@@ -14,8 +14,7 @@ from plots.imports.text import Line, Log
 
 # what logs write numbers with: 12, 12.5, .5, 1e-3, nan, inf
 NUMBER = r"[-+]?(?:nan|inf|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-SPACE = r"(?:\s|\\t)+"  # a tab of the format, however it was pasted
-WHOLE = ("run", "rank", "step", "bytes", "world_size", "batch_per_rank", "global_batch")
+WHOLE = ("run", "rank", "step", "world_size", "batch_per_rank", "global_batch")
 PLACES = (*WHOLE[:2], "epoch", *WHOLE[2:])
 WORDS = ("backend", "model")  # places that are no numbers
 COLUMNS = ("quantity", "value", *PLACES, *WORDS)
@@ -72,32 +71,54 @@ class Format:
 
 
 def matched(*patterns: str, marker: str) -> Reader:
-    """Make a reader by lines: a group's name is a quantity or a place.
-
-    The group `name`, or else the file's name, names the quantity of the group `value`. A line that
-    holds `marker` more often than a pattern matches is counted as not understood.
-    """
+    """Make the reader of a format whose lines hold `marker`."""
     compiled, mark = [re.compile(pattern) for pattern in patterns], re.compile(marker)
+    return lambda log, options: read_lines(log, compiled, mark)
 
-    def read(log: Log, options: ImportOptions) -> Reading:
-        rows: list[Row] = []
-        marked, lost, last = 0, [], 0
-        for line in log.lines:
-            matches = [m for p in compiled for m in p.finditer(line.text) if not cuts_a_number(m)]
-            for match in matches:
-                groups = match.groupdict()
-                name = groups.pop("name", None) or log.name
-                if value := groups.pop("value", None):
-                    groups[_as_quantity(name)] = value
-                rows += of_groups(groups, line)
-                last = line.number
-            if occurrences := len(mark.findall(line.text)):
-                marked += 1
-                if occurrences > len(matches):
-                    lost.append(line)
-        return Reading(table(rows), [*understood(marked, lost), *cut_off(log, last)])
 
-    return read
+def read_lines(
+    log: Log, patterns: Sequence[re.Pattern[str]], marker: re.Pattern[str] | None
+) -> Reading:
+    """Read all matches: a group's name is a quantity or a place.
+
+    The group `name`, or else the file's name, names the quantity of the group `value`. A pattern
+    that names only places, such as the epoch, speaks for the lines below it. A line that holds
+    `marker` more often than a pattern matches is counted as not understood.
+    """
+    rows: list[Row] = []
+    marked, last, parts = 0, 0, 0
+    lost: list[Line] = []
+    below: dict[int | None, dict[str, str]] = {}  # by the tag of a rank
+    for line in log.lines:
+        places = below.setdefault(line.rank, {})
+        everywhere = [m for p in patterns for m in p.finditer(line.text)]
+        matches = [m for m in everywhere if not _cuts_a_number(m)]
+        parts += len(everywhere) - len(matches)
+        for match in matches:
+            groups = {name: text for name, text in match.groupdict().items() if text is not None}
+            name = groups.pop("name", log.name)
+            if "value" in groups:
+                groups[_as_quantity(name)] = groups.pop("value")
+            if set(groups) <= {*PLACES, *WORDS}:
+                places.update(groups)
+                continue
+            rows += _of_groups({**places, **groups}, line)
+            last = line.number
+        occurrences = len(marker.findall(line.text)) if marker else 1
+        marked += occurrences > 0
+        if occurrences > len(matches):
+            lost.append(line)
+    warnings = [
+        f"{marked - len(lost)} of {marked} lines match; --marker TEXT counts those with TEXT that "
+        "do not"
+    ]
+    if marker:
+        first = [f"; the first is line {x.number}: {x.text.strip()[:60]!r}" for x in lost[:1]]
+        lines = f"{len(lost)} of {marked} lines with the format's marker were not understood"
+        warnings = ["".join([lines, *first])] if marked else []
+    if parts:
+        warnings.append(f"{parts} matches take a part of a number alone, and are not read")
+    return Reading(table(rows), [*warnings, *cut_off(log, last)])
 
 
 def _as_quantity(name: str) -> str:
@@ -106,13 +127,11 @@ def _as_quantity(name: str) -> str:
     return re.sub(r"\W+", "_", name.lower()).replace("training_", "train_", 1)
 
 
-def of_groups(groups: Mapping[str, str | None], line: Line) -> Iterator[Row]:
+def _of_groups(groups: Mapping[str, str], line: Line) -> Iterator[Row]:
     """Yield a row for each quantity of one match; a lap is as many steps as it says."""
     places: Row = {} if line.rank is None else {"rank": line.rank}
     values: Row = {}
     for name, text in groups.items():
-        if text is None:
-            continue
         if name in WORDS:
             places[name] = text
         elif name in PLACES:
@@ -121,7 +140,7 @@ def of_groups(groups: Mapping[str, str | None], line: Line) -> Iterator[Row]:
             values[name] = as_number(text, name)
     if lap_steps := values.pop("lap_steps", None):
         values["step_seconds"] = values.pop("lap_seconds", float("nan")) / lap_steps
-    if RATE in values and groups.get("rank") is not None:
+    if RATE in values and "rank" in groups:
         values[RANK_RATE] = values.pop(RATE)
     for name, value in values.items():
         quantity, number = in_seconds(name, value)
@@ -140,7 +159,7 @@ def as_number(text: str, name: str, whole: bool = False) -> float:
     return value
 
 
-def cuts_a_number(match: re.Match[str]) -> bool:
+def _cuts_a_number(match: re.Match[str]) -> bool:
     """Whether a group takes a part of a longer number, such as 0 of 0.396, or 5 of -5."""
     for name, group in match.groupdict().items():
         if group and name not in WORDS:
@@ -154,45 +173,11 @@ def cuts_a_number(match: re.Match[str]) -> bool:
     return False
 
 
-def understood(marked: int, lost: Sequence[Line]) -> list[str]:
-    """What is always said of a format's lines."""
-    if not marked:
-        return []
-    first = f"; the first is line {lost[0].number}: {lost[0].text.strip()[:60]!r}" if lost else ""
-    return [f"{len(lost)} of {marked} lines with the format's marker were not understood{first}"]
-
-
 def cut_off(log: Log, last: int) -> list[str]:
     """A warning where a number was read in a last line that has no line end."""
     if log.ended or not log.lines or last != log.lines[-1].number:
         return []
     return ["its last line has no line end: a number in it may be cut off"]
-
-
-def stating(read: Reader, **patterns: str) -> Reader:
-    """A reader whose every row has the places that its file states once: world_size=r'GPUs: (..)'.
-
-    It raises UsageError where the file states two.
-    """
-    compiled = {place: re.compile(pattern) for place, pattern in patterns.items()}
-
-    def both(log: Log, options: ImportOptions) -> Reading:
-        reading = read(log, options)
-        stated = {place: stated_once(log.text, p, place) for place, p in compiled.items()}
-        values = reading.values.assign(**{k: v for k, v in stated.items() if v is not None})
-        return Reading(values, reading.warnings)
-
-    return both
-
-
-def stated_once(text: str, pattern: re.Pattern[str], place: str) -> float | str | None:
-    """What a file states of a place, None where nothing; raises UsageError where two things."""
-    texts = sorted({match[1] for match in pattern.finditer(text)})
-    if len(texts) > 1:
-        raise UsageError(f"it states {place} {' and '.join(texts)}; part its runs")
-    if not texts:
-        return None
-    return texts[0] if place in WORDS else as_number(texts[0], place, whole=True)
 
 
 def table(rows: Iterable[Row]) -> pd.DataFrame:

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
-from plots.imports.files import EXTRA, POINT, read_files
+from plots.imports.files import POINT, read_files
 from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, ImportOptions
 
-_AGREE = 0.02  # relative: a file's own total, and the sum of its ranks
 _FAR = 3  # times the median of the others: a first line that is no step as they are
 _REPEATS = ("median", "min", "max")  # of runs: where they lie
 
@@ -24,7 +23,7 @@ _REPEATS = ("median", "min", "max")  # of runs: where they lie
 class Imported:
     """All numbers of all files, the points made of them, and what had to be assumed."""
 
-    values: pd.DataFrame  # `COLUMNS`, and file, source
+    values: pd.DataFrame  # `COLUMNS`, file and source
     points: pd.DataFrame  # a row for each quantity of each size: value, n, reducer
     warnings: Sequence[str]
 
@@ -46,24 +45,19 @@ def read(form: Format, name: str, paths: Sequence[Path], options: ImportOptions)
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
         raise UsageError(f"{paths[0]}: {'; '.join(['no point can be made of it', *warnings])}")
-    points = _agreed(points)
-    if points["bytes"].isna().all():
-        points = points.drop(columns="bytes")
     return Imported(values, points, warnings)
 
 
 def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
     """Lines that a restart wrote again count once; two numbers in one place are refused."""
-    place = ["file", *EXTRA, "quantity", *PLACES, *WORDS]
+    place = ["file", "source", "quantity", *PLACES, *WORDS]
     once = values[~values.duplicated([*place, "value"])]
     if len(once) < len(values):
         warnings.append(f"{len(values) - len(once)} numbers stand there twice, and count once")
-    if (twice := once.duplicated(place)).any():
-        second = once[twice].iloc[0]
-        same = (once[place].eq(second[place]) | (once[place].isna() & second[place].isna())).all(
-            axis="columns"
-        )
-        first = once[same].iloc[0]
+    clash = once[once.duplicated(place, keep=False)]
+    if len(clash):
+        _, rows = next(iter(clash.groupby(place, dropna=False, sort=False)))
+        first, second = rows.iloc[0], rows.iloc[1]
         named = [p for p in PLACES[:4] if pd.notna(second[p])]
         at = ", ".join(f"{p} {second[p]:g}" for p in named)
         raise UsageError(
@@ -93,13 +87,10 @@ def _without_first(
     values: pd.DataFrame, form: Format, options: ImportOptions, warnings: list[str]
 ) -> pd.DataFrame:
     """Leave out the first lines of each run, as the user asks; tell of one far off the rest."""
-    lines = values[values["reducer"].isna()]
     run = ["file", *POINT, "model", "run", "rank", "quantity"]
     if options.skip:
-        count = lines.groupby(run, dropna=False, sort=False).cumcount()
-        values = values.drop(index=count.index[count < options.skip])
-        lines = lines.loc[count.index[count >= options.skip]]
-    grouped: Any = lines[np.isfinite(lines["value"])].groupby(run, dropna=False, sort=False)
+        values = values[values.groupby(run, dropna=False).cumcount() >= options.skip]
+    grouped: Any = values[np.isfinite(values["value"])].groupby(run, dropna=False, sort=False)
     far: dict[str, str] = {}
     for (file, *_, quantity), rows in grouped:
         timed = quantity.endswith("_seconds") or _is_rate(quantity)
@@ -129,18 +120,19 @@ def _mean(quantity: str) -> Callable[[pd.Series[float]], float]:
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
     finite = np.isfinite(values["value"])
     for place, quantity, rows in _groups(values[finite]):
-        ready = rows["reducer"].notna()
-        for row in rows[ready].to_dict("records"):  # a table of points, read back
-            n = int(row["n"]) if pd.notna(row["n"]) else None
-            value = {"value": row["value"], "n": n, "reducer": row["reducer"]}
-            yield {**place, "quantity": quantity, **value}
-        if ready.all():
-            continue
-        reduced = _over_ranks(rows[~ready], quantity, form)
+        reduced = _over_ranks(rows, quantity, form)
         name = RATE if quantity == RANK_RATE else quantity
         world = f"{place['world_size']:.0f}"
-        if reduced.left_out:
-            warnings.append(_left_out(name, reduced, world))
+        if reduced.left_out and reduced.how:
+            total = reduced.left_out + len(reduced.values)
+            kind = f"sums over {world} ranks" if name == RATE else reduced.over
+            left = f"{name}: {reduced.left_out} of {total} {kind} are left out"
+            warnings.append(f"{left}, as some of their ranks are not there")
+        elif reduced.left_out:
+            warnings.append(
+                f"{name}: rates of one rank of {world}, which is not named, make no sum; give the "
+                "log of each rank, with --files ranks"
+            )
         numbers, over = _last(reduced, form, quantity)
         mean = "harmonic mean" if _is_rate(quantity) and len(numbers) > 1 else "mean"
         parts = (reduced.how, "" if reduced.how and over == "lines" else f"{mean} over {over}")
@@ -198,20 +190,6 @@ def _over_ranks(rows: pd.DataFrame, quantity: str, form: Format) -> Reduced:
     return Reduced(by_moment[whole], how, over, int((~whole).sum()))
 
 
-def _left_out(name: str, reduced: Reduced, world: str) -> str:
-    if not reduced.how:
-        return (
-            f"{name}: rates of one rank of {world}, which is not named, make no sum; give the log "
-            "of each rank, with --files ranks"
-        )
-    total = reduced.left_out + len(reduced.values)
-    kind = f"sums over {world} ranks" if name == RATE else f"{reduced.over}"
-    return (
-        f"{name}: {reduced.left_out} of {total} {kind} are left out, as some of their ranks are "
-        "not there"
-    )
-
-
 def _last(reduced: Reduced, form: Format, quantity: str) -> tuple[pd.Series[float], str]:
     """Of numbers that are of all steps before, those of the last epoch or step."""
     levels = reduced.values.index.names
@@ -222,19 +200,6 @@ def _last(reduced: Reduced, form: Format, quantity: str) -> tuple[pd.Series[floa
     runs = [name for name in levels if name in ("file", "run")]
     last = frame.groupby(runs or (lambda _: 0), dropna=False)["value"].last()
     return last, f"runs (the last {unit} of each)"
-
-
-def _agreed(points: pd.DataFrame) -> pd.DataFrame:
-    """Where a file states the rate of all ranks as well, its sum over ranks must be that."""
-    rates = points[points["quantity"] == RATE]
-    for _, of_point in rates.groupby(POINT, dropna=False):
-        sums = of_point[of_point["reducer"].str.startswith("sum over ranks")]["value"]
-        stated = of_point[of_point["reducer"].str.match("(?:harmonic )?mean over")]["value"]
-        for total, claimed in zip(sums, stated, strict=False):
-            if not abs(total / claimed - 1) <= _AGREE:
-                raise UsageError(f"its ranks sum to {total:g} images/s, and it states {claimed:g}")
-            points = points.drop(index=sums.index)
-    return points
 
 
 def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# terminal codes as they are, and as caret notation and syslog write the escape character
-_COLOUR = re.compile(r"(?:\x1b|\^\[|#033)(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07)")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 # Open MPI, PRRTE, horovodrun: [1,0]<stdout>: ; torchrun and its errors: [default0]: and [rank0]:
-# SkyPilot: (head, rank=0, pid=17266)
 _TAG = re.compile(
     r"[^<\n]{0,60}?\[(?:[\w.-]+@)?(?:\d+,)?(\d+)\](?:\[[^\]\s]*\])?<std(?:out|err|diag)>:? ?"
-    r"|\[(?:default|rank)(\d+)\]:? ?|\([^()\n]{0,40}\brank=(\d+),[^()\n]*\) ?"
+    r"|\[(?:default|rank)(\d+)\]:? ?"
 )
 _TAGS_OF_ALL = (r" *(\d+):(?: |$)", r"\[(\d+)\](?: |$)")  # srun -l and mpiexec -l: on every line
 _OF_SLURM = ("srun: ", "slurmstepd: ")  # but on its own
@@ -41,16 +39,12 @@ class Log:
 
 
 def decode(data: bytes, name: str = "log") -> Log:
-    """Part a file into lines; of a progress bar's states, the last one stands."""
-    text = _COLOUR.sub("", data.decode("utf-8-sig", errors="replace")).replace("#011", "\t")
+    """Part a file into lines without tags; of a progress bar's states, the last one stands."""
+    text = _COLOUR.sub("", data.decode("utf-8-sig", errors="replace"))
     lines = []
     for line in text.removesuffix("\n").split("\n") if text else []:
         states = [state for state in re.split(r"[\r\b]+", line) if state.strip()]
         lines.append(states[-1] if states else "")  # what a terminal goes on to show
-    return Log(name, _tagged(lines), text.endswith("\n") or not text)
-
-
-def _tagged(lines: Sequence[str]) -> list[Line]:
     tag = _TAG
     written = [x for x in lines if x.strip() and not x.startswith(_OF_SLURM)]
     for pattern in map(re.compile, _TAGS_OF_ALL):
@@ -61,4 +55,4 @@ def _tagged(lines: Sequence[str]) -> list[Line]:
         match = tag.match(line)
         rank = int(next(filter(None, match.groups()))) if match else None
         tagged.append(Line(number, line[match.end() :] if match else line, rank))
-    return tagged
+    return Log(name, tagged, text.endswith("\n") or not text)

@@ -36,9 +36,13 @@ def bring_in(
     name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
     numbers = read(reader, form, files, replace(options, source=options.source or name))
     tables = {f"{name}.csv": numbers.points}
-    if values:
-        tables[f"{name}-values.csv"] = _with_nan(numbers.values)
-    written = {out / at: _csv(frame) for at, frame in tables.items()}
+    if values:  # a value that is nan is written as such, and no empty cell
+        kept = numbers.values.dropna(axis="columns", how="all")
+        tables[f"{name}-values.csv"] = kept.assign(value=kept["value"].map(repr))
+    written = {
+        out / at: frame.to_csv(index=False, lineterminator="\n").encode()
+        for at, frame in tables.items()
+    }
     for path, data in written.items():
         if path in files or (path.exists() and path.read_bytes() != data and not force):
             raise UsageError(f"{path} is there already; choose another --out, or --force")
@@ -57,12 +61,6 @@ def bring_in(
     yield " and ".join(map(str, written))
 
 
-def _with_nan(values: pd.DataFrame) -> pd.DataFrame:
-    """A value that is nan is written as such, and no empty cell."""
-    kept = values.dropna(axis="columns", how="all")
-    return kept.assign(value=values["value"].map(repr))
-
-
 def _epochs(values: pd.DataFrame, form: Format) -> Iterator[str]:
     tables = list(by_epoch(values, form))
     if not tables:
@@ -79,12 +77,7 @@ def _lines(numbers: Imported, notes: Sequence[str]) -> Iterator[str]:
     rows: Any = numbers.points.itertuples()
     for row in rows:
         size = count(int(row.world_size), "rank")
-        at = f", {row.bytes:.0f} B" if pd.notna(getattr(row, "bytes", float("nan"))) else ""
-        text = f"{row.backend}, {size}{at}: {row.quantity} {row.value:.6g}"
+        text = f"{row.backend}, {size}: {row.quantity} {row.value:.6g}"
         yield f"{text} (n = {row.n}; {row.reducer}; no interval)"
     yield from (f"note: {note}" for note in notes)
     yield from (f"note: {warning}" for warning in numbers.warnings if ": 0 of " in warning)
-
-
-def _csv(frame: pd.DataFrame) -> bytes:
-    return frame.to_csv(index=False, lineterminator="\n").encode()

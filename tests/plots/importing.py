@@ -15,8 +15,7 @@ from plots.__main__ import main
 @dataclass(frozen=True)
 class Ended:
     code: int
-    out: str
-    err: str
+    said: str
     points: pd.DataFrame
 
     def value(self, quantity: str, **place: object) -> float:
@@ -39,23 +38,19 @@ class Import:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.capsys, self.count = folder, capsys, 0
 
-    def __call__(
-        self, form: str, files: str | bytes | Mapping[str, str | bytes], *options: str
-    ) -> Ended:
+    def __call__(self, form: str, files: str | bytes | Mapping[str, str], *options: str) -> Ended:
         self.count += 1
         folder = self.folder / str(self.count)
         folder.mkdir()
         named = files if isinstance(files, Mapping) else {"log.txt": files}
         for name, data in named.items():
-            path = folder / name
-            path.write_bytes(data if isinstance(data, bytes) else data.encode())
+            (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
         words = ["import", form, *(str(folder / name) for name in named), *options]
         code = main([*words, "--out", str(folder / "out")])
-        said = self.capsys.readouterr()
-        tables = [p for p in folder.glob("out/*.csv") if not p.stem.endswith("-values")]
-        points = pd.read_csv(tables[0]) if tables else pd.DataFrame()
+        out, err = self.capsys.readouterr()
         if code:
-            assert len(said.err.splitlines()) == 1, said.err
+            assert (err.count("\n"), (folder / "out").exists()) == (1, False), err
         else:
-            assert all(line.startswith("warning: ") for line in said.err.splitlines()), said.err
-        return Ended(code, said.out if code else said.out + said.err, said.err, points)
+            assert all(line.startswith("warning: ") for line in err.splitlines()), err
+        tables = [p for p in folder.glob("out/*.csv") if not p.stem.endswith("-values")]
+        return Ended(code, out + err, pd.read_csv(tables[0]) if tables else pd.DataFrame())

@@ -81,13 +81,11 @@ def write(
     step_sd: float = 0.01,
     first_step: float = 1.0,
 ) -> Path:
-    """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last;
-    `step_seconds` is its time.
+    """Write one log. Rank r is slower than rank 0 by r %; `step_seconds` is the last rank's time.
 
-    `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds`
-    is what each rank waited for its batches in each window; `of_window` adds fields to each window;
-    `parts` is what the breakdown of every step says, one number a rank; `first_step` by which
-    factor the first step of each window is longer.
+    `windows` stops early and writes no end, `end` replaces fields of the end event; `parts` is what
+    the breakdown of every step says, one number a rank; `first_step` by which factor the first step
+    of each window is longer.
     """
     log = RunLog(path)
     provenance = host(run.world_size) if provenance is None else provenance

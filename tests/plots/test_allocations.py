@@ -73,14 +73,6 @@ def test_a_baseline_of_the_same_job_is_paired_and_other_blocks_are_named(tmp_pat
     ]
 
 
-def test_equal_parameters_are_looked_for_inside_an_allocation(tmp_path: Path) -> None:
-    logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
-    logs.in_job(tmp_path, logs.Job("8", 0, NODES), HOROVOD)
-    assert [d.groups for d in analysed(tmp_path).digests] == [0, 0]
-    logs.in_job(tmp_path, logs.Job("9", 0, NODES), DDP | HOROVOD)
-    assert [d.groups for d in analysed(tmp_path).digests] == [0, 1]
-
-
 def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> None:
     for cell, sha in (("ddp/mpi", logs.digest("a")), ("horovod/mpi", logs.digest("b"))):
         end, place = {"parameters_sha256": sha}, logs.Job("7", 3, NODES).place(1)
@@ -91,14 +83,6 @@ def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> No
     (alone, _) = analysed(tmp_path).digests
     places = sorted(m.partition(":")[0] for m in alone.mismatches)
     assert places == ["block 3 (job 7)", "no block recorded"]
-
-
-def test_without_jobs_a_block_is_one_place_as_long_as_its_hosts_agree(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=6)
-    runs = load(tmp_path).runs
-    assert set(runs["allocation"]) == {""}
-    assert set(runs["hosts"]) == {("node1",)}
-    assert [c.paired.n for c in analysed(tmp_path).comparisons] == [6] * 3
 
 
 def test_without_a_scheduler_a_pair_is_of_one_session(tmp_path: Path) -> None:

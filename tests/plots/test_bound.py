@@ -42,35 +42,10 @@ def study(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def alone(folder: Path, batch: int = 16) -> float:
-    """Seconds of a step of one process, which the drift of the blocks has changed."""
-    rows = json.loads((folder / "summary.json").read_text())["throughput"]
-    one = next(t for t in rows if (t["cell"], t["samples_per_rank"]) == ("single", batch))
-    seconds: float = one["step_seconds"]["value"]
-    return seconds
-
-
 def bounds(folder: Path) -> dict[tuple[str, str], dict[str, float]]:
     assert main(["report", str(folder)]) == 0
     summary = json.loads((folder / "summary.json").read_text())
     return {(b["curve"], b["cell"]): b for b in summary["bounds"]}
-
-
-def test_what_nothing_hidden_and_all_hidden_would_be(study: Path) -> None:
-    measured(study, "ddp/mpi", 0.5e-9)  # 0.05 s, of a step of 0.1 s by one process
-    measured(study, "horovod/mpi", 2e-9)  # 0.2 s
-    found = bounds(study)
-    weak, beyond = found["weak", "ddp/mpi"], found["weak", "horovod/mpi"]
-    assert weak["exchange_seconds"] == pytest.approx(0.05, rel=1e-6)
-    compute = alone(study)
-    assert weak["visible_efficiency"] == pytest.approx(compute / (compute + 0.05))
-    assert weak["hidden_efficiency"] == 1
-    assert beyond["hidden_efficiency"] == pytest.approx(compute / 0.2)
-    strong, half = found["strong", "ddp/mpi"], alone(study, 32) / 2
-    assert strong["visible_efficiency"] == pytest.approx(half / (half + 0.05)), "half the compute"
-    assert "all-reduce alone" in (study / "report.md").read_text()
-    drawn = (study / "figures" / "weak-efficiency.svg").read_text()
-    assert "Dotted: if none of an all-reduce" in drawn
 
 
 def test_no_bound_of_another_processor_or_beyond_what_was_measured(study: Path) -> None:

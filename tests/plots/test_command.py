@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import resource
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +32,12 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     (primary,) = [c for c in compared if c["primary"]]
     low, high = primary["interval"]
     assert lines[0].startswith("DDP is ")
-    where = "on 1 rank over MPI on this machine, where nothing is exchanged ("
-    assert f" % faster than Horovod {where}" in lines[0]
+    assert "on 1 rank over MPI on this machine, where nothing is exchanged (" in lines[0]
     assert lines[1].startswith("Horovod against DDP: DDP faster at all 3 points (by ")
-    assert lines[1].endswith(" %); margin 2 %.")
-    where = "Primary: 1 rank, 16 images per rank, mpi (weak)"
-    assert lines[2].startswith(f"{where}: DDP faster: ")
-    ratio = f"{primary['ratio']:.3f} [{low:.3f}, {high:.3f}]"
-    assert f"Horovod / DDP = {ratio}; 6 launches, margin 2 %." in lines[2]
+    ratio = f"Horovod / DDP = {primary['ratio']:.3f} [{low:.3f}, {high:.3f}]"
+    assert lines[2].startswith("Primary: 1 rank, 16 images per rank, mpi (weak): DDP faster: ")
+    assert f"{ratio}; 6 launches, margin 2 %." in lines[2]
     assert lines[3].startswith("Holds: equal work, ")
-    assert "Not known: 6 launches of each size" in lines[3]  # this study.toml plans no points
     assert lines[4] == f"{folder / 'report.md'} and 17 other files"
 
 
@@ -77,17 +69,25 @@ runpy.run_module('plots', run_name='__main__', alter_sys=True)
 """
 
 
-@pytest.mark.parametrize(
-    "package", ["pydantic", "numpy", "pandas", "scipy", "matplotlib", "jinja2"]
-)
+def without(package: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", WITHOUT, package, *words]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("package", ["pydantic", "matplotlib"])
 def test_a_package_that_is_not_there_is_one_line(tmp_path: Path, package: str) -> None:
     logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
-    argv = [sys.executable, "-c", WITHOUT, package, "report", str(tmp_path)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = without(package, "report", str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {package} is not ")
     assert done.stderr.count("\n") == 1
     assert "`make setup`" in done.stderr
+
+
+def test_a_report_is_made_where_torch_is_not_installed(tmp_path: Path) -> None:
+    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
+    done = without("torch", "report", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -105,44 +105,3 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     why = "cannot be written: File too large; make room, or choose another folder"
     assert said == f"error: {tmp_path / 'out'}/F {why}\n"
     assert not [*tmp_path.rglob("*.tmp")]
-
-
-@pytest.mark.parametrize(("command", "file"), [("report", "study.toml"), ("bundle", "jobs.jsonl")])
-def test_ctrl_c_is_130(tmp_path: Path, command: str, file: str) -> None:
-    """While a file is read: a pipe, into which nothing is written."""
-    folder = Path(shutil.copytree(ROOT / "results" / "local", tmp_path / "local"))
-    pipe = folder / file
-    pipe.unlink()
-    os.mkfifo(pipe)
-    # whoever starts the tests in the background has Ctrl-C ignored, and children inherit that
-    argv = ["env", "--default-signal=INT", sys.executable, "-m", "plots", command, str(folder)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(argv, cwd=ROOT, **pipes) as running:
-        writer = _opened(pipe, running)
-        time.sleep(0.2)  # from opening to reading
-        running.send_signal(signal.SIGINT)
-        try:
-            out, error = running.communicate(timeout=120)
-        finally:
-            running.kill()
-            os.close(writer)
-    assert running.returncode == 130, error
-    assert "Traceback" not in error
-    assert out.strip() in ("", "Aborted!")
-
-
-def _opened(pipe: Path, reader: subprocess.Popen[str]) -> int:
-    """The pipe's other end, as soon as somebody reads it."""
-    while reader.poll() is None:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody does yet
-            time.sleep(0.05)
-    raise AssertionError(f"nobody read {pipe}: {reader.communicate()}")
-
-
-@pytest.mark.parametrize("words", ["slurm --help", "slurm status smoke"])
-def test_a_closed_output_changes_no_exit_code(words: str) -> None:
-    command = f"exec {sys.executable} -m {words} >&-"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")

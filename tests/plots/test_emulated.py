@@ -41,30 +41,6 @@ def titles(folder: Path) -> dict[str, str]:
     return {name: figure.texts[0].get_text() for name, figure in drawn.items()}
 
 
-def test_every_part_of_a_report_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = emulated(tmp_path / "e")
-    assert main(["report", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith("Emulated: DDP is ")
-    page = logs.page(folder)
-    answer = page.split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
-    assert answer[0].startswith(
-        "- **Emulated:** in all runs compute slept as k80.json aaaaaaaaaaaa says, in"
-    )
-    assert answer[1].startswith(
-        "- Cores busy, of the busiest host and cell: 25.0 % at 1 rank, 93.0 % at 2 ranks: from "
-        "2 ranks on the emulation measures this machine"
-    )
-    assert all("Emulated: " in line for line in answer[2:]), answer
-    for heading in ("Throughput", "Scaling", "Step times", "Horovod against DDP"):
-        assert f"\n## {heading} (emulated)\n" in page
-    assert "| cores busy |" in page
-    training = page.split("Training: ")[1].splitlines()[0]
-    assert training == "resnet50, no data, 32 px, float32, emulate=k80.json aaaaaaaaaaaa."
-    assert all(title.startswith("Emulated: ") for title in titles(folder).values())
-    summary = json.loads((folder / "summary.json").read_text())
-    assert {round(row["busy_share"], 9) for row in summary["throughput"]} == {0.25, 0.93}
-
-
 def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path) -> None:
     folder = logs.study(tmp_path / "both")
     for path in (emulated(tmp_path / "e") / "runs").iterdir():
@@ -113,20 +89,6 @@ NO_NUMBERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
-    """The report of an emulated study, and of the same one that really computed."""
-    folder = tmp_path_factory.mktemp("both")
-    found = {True: emulated(folder / "e"), False: logs.study(folder / "r")}
-    logs.study_toml(found[False])
-    for one in found.values():
-        for i, path in enumerate(sorted((one / "runs").iterdir())):
-            moment = f'"started": "2026-11-{20 + i % 9}T10:{i:02d}:00+00:00", "ranks"'
-            logs.edit(path, '"ranks"', moment, 1)
-        assert main(["report", str(one)]) == 0
-    return found
-
-
 def tables_of(value: object) -> list[list[dict[str, object]]]:
     """Every list of rows in a summary, however deep."""
     if isinstance(value, dict):
@@ -137,9 +99,12 @@ def tables_of(value: object) -> list[list[dict[str, object]]]:
 
 @pytest.mark.parametrize("slept", [True, False])
 def test_every_table_says_of_each_row_whether_compute_slept(
-    both: dict[bool, Path], slept: bool
+    tmp_path: Path, slept: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = both[slept]
+    folder = emulated(tmp_path) if slept else logs.study(tmp_path)
+    logs.study_toml(folder)
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("Emulated: DDP is ") == slept
     files = {path.name for path in folder.glob("*.csv")}
     assert files == {"runs.csv", "points.csv", "comparisons.csv"}
     for name in files:
@@ -150,3 +115,9 @@ def test_every_table_says_of_each_row_whether_compute_slept(
     assert len(found) >= 6
     for rows in found:
         assert {row["emulated"] for row in rows} == {slept}, rows[0]
+    shares = {row["busy_share"] and round(row["busy_share"], 9) for row in summary["throughput"]}
+    assert shares == ({0.25, 0.93} if slept else {None})
+    text = logs.page(folder)
+    assert ("25.0 % at 1 rank, 93.0 % at 2 ranks: from 2 ranks on the" in text) == slept
+    for heading in ("Throughput", "Scaling", "Step times", "Horovod against DDP"):
+        assert (f"\n## {heading} (emulated)\n" in text) == slept

@@ -81,21 +81,3 @@ def test_text_of_a_study_is_no_command_of_latex(tmp_path: Path) -> None:
     assert main(["export", "latex", str(folder), "-o", str(path)]) == 0
     told = r"100 \% \textbackslash{}input\{/etc/passwd\} \$x\_1\textasciicircum{}2"
     assert told in path.read_text()
-
-
-def test_a_folder_that_is_not_there_is_not_made(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "nowhere" / "x.txt"
-    assert main(["export", "extra-p", str(study), "-o", str(out)]) == 2
-    assert "there is no folder" in capsys.readouterr().err
-    assert not out.parent.exists()
-
-
-def test_a_curve_that_is_not_there_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    logs.write(tmp_path / "runs" / "one.jsonl", logs.config("single"), 0.1)
-    words = ["export", "extra-p", str(tmp_path), "-o", str(tmp_path / "x"), "--curve", "strong"]
-    assert main(words) == 2
-    assert "no cell has all points of the curve strong" in capsys.readouterr().err

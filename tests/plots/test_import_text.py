@@ -15,17 +15,12 @@ def each_line(prefix: str) -> object:
 
 
 WRAPPED = {
-    "kubectl": each_line("2016-10-06T00:17:09.669794202Z stdout F "),
     "mpirun": each_line("[1,0]<stdout>:"),
-    "timestamped": each_line("Mon Jun  1 12:00:00 2020[1,0]<stdout>:"),
     "prrte": each_line("[prterun-node-1-123@1,0]<stdout>: "),
     "srun -l": each_line("0: "),
     "torchrun": each_line("[default0]:"),
-    "compose": each_line("worker-1  | "),
     "spaces": lambda log: log.replace("\t", "    "),
-    "escaped": lambda log: log.replace("\t", "\\t"),
     "colours": lambda log: log.replace("Speed", "\x1b[32mSp\x1b[0meed"),
-    "colours as text": lambda log: log.replace("Speed", "#033[1;32mSpeed#033[0m"),
     "carriage returns": lambda log: log.replace("\n", "\r\r\n"),
 }
 
@@ -35,7 +30,7 @@ def test_wrappers_change_no_number(bring: Import, how: str) -> None:
     wrap = WRAPPED[how]
     ended = bring("mxnet", wrap(LOG), "--world-size", "1")  # type: ignore[operator]
     assert ended.value("images_per_s") == 150
-    assert "0 of 2 lines with the format's marker were not understood" in ended.out
+    assert "0 of 2 lines with the format's marker were not understood" in ended.said
 
 
 def test_tags_tell_ranks_apart(bring: Import) -> None:
@@ -43,43 +38,30 @@ def test_tags_tell_ranks_apart(bring: Import) -> None:
     log = "".join(f"{rank}: {line.format(100 + rank)}" for rank in range(3))
     ended = bring("mxnet", log)
     assert ended.value("images_per_s", world_size=3) == 303
-    assert "world size 3 is inferred" in ended.out
-
-
-def test_a_tag_of_rank_zero_alone_tells_no_world_size(bring: Import) -> None:
-    ended = bring("mxnet", "[1,0]<stdout>:Epoch[0] Time cost=5\n")
-    assert "use --world-size" in ended.err
+    assert "world size 3 is inferred" in ended.said
 
 
 @pytest.mark.parametrize("end", ["998.00", "998.", "9"])
 def test_a_number_that_ends_the_file_is_warned_of(bring: Import, end: str) -> None:
     ended = bring("mxnet", f"Epoch[0] Time cost={end}", "--world-size", "1")
-    assert "its last line has no line end: a number in it may be cut off" in ended.out
+    assert "its last line has no line end: a number in it may be cut off" in ended.said
     whole = bring("mxnet", f"Epoch[0] Time cost={end}\n", "--world-size", "1")
-    assert "may be cut off" not in whole.out
+    assert "may be cut off" not in whole.said
 
 
 def test_lines_that_are_not_understood_are_counted(bring: Import) -> None:
     log = LOG + "Epoch[0] Batch [60]\tSpeed: 9,100.0 samples/sec\n"
     ended = bring("mxnet", log, "--world-size", "1")
-    assert "1 of 3 lines with the format's marker were not understood; the first is" in ended.out
-    assert "line 5: 'Epoch[0] Batch [60]" in ended.out
+    assert "1 of 3 lines with the format's marker were not understood; the first is" in ended.said
+    assert "line 5: 'Epoch[0] Batch [60]" in ended.said
     none = bring("mxnet", "Epoch[0] Time cost: 12\nSpeed: 12 samples/sec\n", "--world-size", "1")
-    assert "2 of 2 lines with the format's marker were not understood" in none.err
-
-
-def test_a_number_that_another_line_cut_is_not_understood(bring: Import) -> None:
-    log = "Epoch[0] Time cost=1INFO:root:Start training\nEpoch[1] Time cost=12.5\n"
-    ended = bring("mxnet", log, "--world-size", "1")
-    assert ended.value("epoch_seconds") == 12.5
-    assert "1 of 2 lines with the format's marker were not understood" in ended.out
+    assert "2 of 2 lines with the format's marker were not understood" in none.said
 
 
 def test_a_line_of_slurm_itself_takes_no_rank_from_the_others(bring: Import) -> None:
     lines = [f"{rank}: Epoch[0] Time cost={5 + rank}\n" for rank in (0, 1)]
     log = "srun: job 7 queued\n" + "".join(lines) + "slurmstepd: error: *** STEP 7.0 CANCELLED\n"
-    ended = bring("mxnet", log)
-    assert ended.value("epoch_seconds", world_size=2) == 6
+    assert bring("mxnet", log).value("epoch_seconds", world_size=2) == 6
 
 
 @pytest.mark.parametrize("number", ["3215,4", "3215,45", "0,3456"])
@@ -87,7 +69,7 @@ def test_a_decimal_comma_ends_no_number(bring: Import, number: str) -> None:
     log = f"Epoch[0] Time cost={number}\nEpoch[1] Time cost=12.5\n"
     ended = bring("mxnet", log, "--world-size", "1")
     assert ended.value("epoch_seconds") == 12.5
-    assert "1 of 2 lines with the format's marker were not understood" in ended.out
+    assert "1 of 2 lines with the format's marker were not understood" in ended.said
 
 
 def test_a_comma_between_numbers_is_none_of_a_number(bring: Import) -> None:

@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plots.__main__ import main
 from plots.report.checks import checks
-from plots.report.figures import draw
-from plots.report.methods import paragraph
-from plots.report.onward import onward
 from plots.report.write import analysed
 from tests.plots import logs
 
@@ -30,7 +26,6 @@ GROUPED = ["ddp/mpi", "horovod/mpi", "horovod/mpi@clipped"]
     ("in_launch_2", "name"),
     [
         ({}, "in turns"),
-        ({"ddp/mpi": "b"}, "1 pair apart"),
         ({"horovod/mpi": "b"}, "2 pairs apart"),
         ({"horovod/mpi@clipped": "b"}, "1 pair apart"),
     ],
@@ -54,58 +49,12 @@ def test_sides_that_took_turns_with_other_worlds_are_counted(
     assert names[name] is (name == "in turns")
 
 
-def test_from_three_sessions_on_their_means_decide_and_the_page_says_it(tmp_path: Path) -> None:
-    """Six launches a day on three days, of which the last had another ratio."""
-    logs.study_toml(tmp_path, blocks=18, more=PLAN)
-    for block in range(18):
-        day, launch = divmod(block, 6)
-        for position, cell in enumerate(EQUAL):
-            run = logs.config(cell, 2, block=block, seed=block, position=position)
-            where = logs.host(2, started=f"2026-11-{20 + day}T0{launch}:00:00+00:00")
-            seconds = 0.1 * (FASTER[cell] - 0.005 * (day == 2)) if cell != "ddp/mpi" else 0.1
-            noise = np.random.default_rng(2 * block + position)
-            path = tmp_path / "runs" / f"{block}-{position}.jsonl"
-            logs.write(path, run, seconds, noise, provenance=where)
-    a = analysed(tmp_path)
-    c = a.primary
-    assert c is not None
-    ratios = np.log(c.paired.ratios).reshape(3, 6).mean(axis=1)
-    assert (c.unit, len(set(c.sessions)), c.paired.n) == ("sessions", 3, 18)
-    assert c.paired.ratio == pytest.approx(np.exp(ratios.mean()))
-    assert c.paired.error_log == pytest.approx(ratios.std(ddof=1) / 3**0.5)
-    low, high = c.another_day or (1, 1)
-    ends = c.paired.interval(c.level) or (0, 0)
-    assert low < ends[0] < ends[1] < high, "a day more may give what the mean of days excludes"
-    assert c.verdict == "faster"
-    assert onward(a).startswith("Nothing is open here.")
-    assert ", averaged in each session and then over sessions;" in paragraph(a)
-    foot = draw(a)["ratio"].get_supxlabel()
-    assert "n = 18 launches; bars: 95 % Student t interval over sessions, on logs." in foot
-
-
-def test_a_curve_claims_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = logs.study(tmp_path, blocks=2, cells=EQUAL)
-    logs.study_toml(folder, blocks=2)
-    assert onward(analysed(folder)) == ""
-    assert main(["report", str(folder)]) == 0
-    first, *rest = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(
-        r"Horovod / DDP over MPI is [\d.]+ at 1 rank, [\d.]+ at 2 ranks; 2 launches each, "
-        "a curve without a verdict.",
-        first,
-    )
-    assert not re.search("settled|faster|equal within|erdict", "".join(rest), re.IGNORECASE)
-
-
 @pytest.mark.parametrize(
     ("first_step", "name", "holds"),
     [
         (1.0, "turns favour neither", True),
-        (
-            1.02,
-            "turns favour neither",
-            True,
-        ),  # 0.4 % of five steps, and a quarter of the margin is 0.5 %
+        # 0.4 % of five steps, and a quarter of the margin is 0.5 %
+        (1.02, "turns favour neither", True),
         (1.2, "turns slow Horovod", False),
         (0.8, "turns slow DDP", False),
     ],
@@ -123,15 +72,8 @@ def test_a_slow_beginning_of_turns_is_named(
             logs.write(path, run, 0.1, noise, provenance=where, first_step=slow)
     (check,) = (one for one in checks(analysed(tmp_path)) if one.name.startswith("turns "))
     assert (check.name, check.holds) == (name, holds)
-    said = re.fullmatch(
-        r"Horovod's first timed step of a turn, over its others, is DDP's times (0\.\d+|1\.\d+) "
-        r"\[.*\]: (\d+\.\d) % of the ratio\. The step before it, outside the clock, over those "
-        r"others: 1\.[45]\d\d \[.*\] with DDP and 1\.[45]\d\d \[.*\] with Horovod\.",
-        check.why,
-    )
-    assert said, check.why
-    assert float(said[1]) == pytest.approx(first_step, abs=0.01)
-    assert float(said[2]) == pytest.approx(100 * abs(first_step - 1) / 5, abs=0.3)
+    claimed = float(re.findall(r"DDP's times ([\d.]+) ", check.why)[0])
+    assert claimed == pytest.approx(first_step, abs=0.01)
 
 
 def test_what_holds_and_what_does_not(tmp_path: Path) -> None:

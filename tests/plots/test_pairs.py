@@ -9,7 +9,6 @@ import pytest
 from plots.__main__ import main
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.report.axes import look
 from tests.plots import logs
 
 CELLS = {"ddp/mpi": 1.0, "ddp/gloo": 1.25, "horovod/mpi": 1.25, "horovod/gloo": 1.5}
@@ -75,16 +74,6 @@ def arms(folder: Path, slow: float, more: str, **fields: object) -> tuple[Analys
     return analyse(load(folder)), logs.page(folder)
 
 
-def test_a_cell_under_two_names_is_equal_to_itself(tmp_path: Path) -> None:
-    found, page = arms(tmp_path, 1.0, "")
-    (compared,) = found.comparisons
-    assert (compared.verdict, compared.transport, compared.of_one_arm) == ("equal", "mpi", ())
-    assert "**2 ranks, 16 images per rank, mpi (weak):** Equal within 2 %: " in page
-    assert "PyTorch DDP over MPI (slow) against PyTorch DDP over MPI" in page
-    assert (found.digests[1].groups, found.digests[1].runs) == (6, 12)  # one training, bit by bit
-    assert look("ddp/mpi@slow", ["ddp/mpi@slow"])["color"] != look("ddp/mpi", [])["color"]
-
-
 def test_what_one_arm_alone_was_set_is_named_and_no_hindrance(tmp_path: Path) -> None:
     found, page = arms(tmp_path, 1.2, "[arms.slow]\ninject_ms = 20.0\n", inject_ms=20.0)
     (compared,) = found.comparisons
@@ -104,25 +93,3 @@ def test_an_arm_differs_in_nothing_that_the_study_does_not_set(tmp_path: Path) -
     )
     assert not found.comparisons
     assert "no usable run of ddp/mpi" in found.not_compared[0].reason
-
-
-def test_an_arm_beside_the_comparison_is_held_against_its_cell(tmp_path: Path) -> None:
-    cells = {"ddp/mpi": 0.1, "horovod/mpi": 0.1, "ddp/mpi@clipped": 0.125}
-    for cell, seconds in cells.items():
-        own = {"clip_norm": 1.0} if "@" in cell else {}
-        for block in range(6):
-            run = logs.config(cell, 2, 16, block, seed=block, **own)
-            name = f"{block}-{cell.replace('/', '-')}.jsonl"
-            logs.write(tmp_path / "runs" / name, run, seconds * (1 + block / 1000))
-    listed = str(list(cells)).replace("'", '"')
-    sizes = 'scaling = ["weak"]\nworld_sizes = [2]\n[weak]\nbatch_per_rank = 16\n'
-    logs.study_toml(tmp_path, more=f"cells = {listed}\n{sizes}[arms.clipped]\nclip_norm = 1.0\n")
-    assert main(["report", str(tmp_path)]) == 0
-    found, page = analyse(load(tmp_path)), logs.page(tmp_path)
-    assert [c.candidate for c in found.comparisons] == ["horovod/mpi"]
-    (gain,) = found.gains
-    assert (gain.point.cell, gain.over) == ("ddp/mpi@clipped", "ddp/mpi")
-    assert gain.of_the_arm == ("clip_norm=1.0",)
-    assert gain.ratio.value == pytest.approx(0.8)
-    assert "| ddp/mpi@clipped |" in page
-    assert "clip_norm=1.0" in page

@@ -73,10 +73,3 @@ def test_of_a_run_with_servers_nothing_is_told() -> None:
     told = runs["others_share"].notna()
     assert (told == ~runs["cell"].str.startswith("ps/")).all()
     assert 0 < told.sum() < len(runs)
-
-
-def test_a_quiet_study_says_nothing(tmp_path: Path) -> None:
-    ran(tmp_path, 0, 0, 0)
-    a = analyse(load(tmp_path))
-    assert "quiet machine" in [c.name for c in checks(a) if c.holds]
-    assert "busy" not in "".join(terminal(a, tmp_path, 1))

@@ -53,10 +53,3 @@ def test_a_peak_that_nobody_states_gives_no_utilisation(tmp_path: Path) -> None:
         tmp_path / "a.jsonl", logs.config("ddp/mpi", 2), 0.1, end={"flops_per_image": 1e9}
     )
     assert of_run(read_run(path)) == {"flops_per_image": 1e9}
-
-
-def test_logs_without_any_of_it_have_no_column(tmp_path: Path) -> None:
-    study(tmp_path)
-    for name in ("memory", "flop"):
-        assert name not in (tmp_path / "summary.json").read_text()
-        assert name not in (tmp_path / "points.csv").read_text()

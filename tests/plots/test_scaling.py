@@ -7,9 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy import stats as scipy_stats
 
 from bench.study import looks, stats
 from plots.analyse import comparison, scaling, sessions
@@ -32,25 +30,16 @@ def near(e: stats.Estimate, truth: float) -> bool:
     return e.value == pytest.approx(truth, rel=0.01)
 
 
-def compared(
-    a: Analysis, world_size: int = 2, words: tuple[str, ...] = ()
-) -> comparison.Comparison:
-    (found,) = [
-        c
-        for c in a.comparisons
-        if (c.world_size, c.words, c.samples_per_rank) == (world_size, words, 16)
-    ]
+def compared(a: Analysis, world_size: int = 2) -> comparison.Comparison:
+    size = (world_size, 16)
+    (found,) = [c for c in a.comparisons if (c.world_size, c.samples_per_rank) == size]
     return found
 
 
-def scaled(
-    a: Analysis, cell: str, kind: str = "common", curve: str = "weak", world_size: int = 2
-) -> PointRow:
-    (found,) = [
-        s
-        for s in a.efficiency
-        if (s.curve, s.point.cell, s.kind, s.point.world_size) == (curve, cell, kind, world_size)
-    ]
+def scaled(a: Analysis, cell: str, kind: str = "common", curve: str = "weak") -> PointRow:
+    wanted = (curve, cell, kind, 2)
+    rows = [((s.curve, s.point.cell, s.kind, s.point.world_size), s) for s in a.efficiency]
+    (found,) = [s for names, s in rows if names == wanted]
     return found
 
 
@@ -102,24 +91,15 @@ def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
     assert t.images_per_s.high == pytest.approx(80.0)
 
 
-def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
-    a = analysed(logs.study(tmp_path, blocks=1))
-    c = compared(a)
-    assert not any((c.paired.interval(), c.half_width, c.another_day, c.chance, c.settled))
-    assert verdicts.sentence(c) == "Not settled: needs 6 launches"
-    assert all(
-        (t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1)
-        for t in a.throughput
-    )
-    assert all(s.efficiency.low is None for s in a.efficiency)
-
-
-def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) -> None:
-    a = analysed(logs.study(tmp_path, blocks=5, sd=0.005))
-    c = compared(a)
-    assert c.paired.interval() is not None
-    assert verdicts.sentence(c) == "Not settled: needs 6 launches"
-    assert verdicts.prospect(c) == ""
+def test_below_six_launches_there_is_no_verdict_and_of_one_no_interval(tmp_path: Path) -> None:
+    for blocks in (1, 5):
+        a = analysed(logs.study(tmp_path / str(blocks), blocks=blocks, sd=0.005))
+        c = compared(a)
+        assert verdicts.sentence(c) == "Not settled: needs 6 launches"
+        assert (c.paired.interval() is None) == (blocks == 1)
+        assert verdicts.prospect(c) == ""
+        ends = {(t.images_per_s.low is None, t.images_per_s.n) for t in a.throughput}
+        assert ends == {(blocks == 1, blocks)}
 
 
 def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> None:
@@ -154,15 +134,13 @@ def over_nccl(cell: str, world_size: int, **of_nccl: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("of_horovod", "reason"),
     [
-        ({}, None),
-        ({"nccl": "2.28.9"}, "versions.nccl: 2.27.3, 2.28.9"),
+        ({}, None),  # one library in two places
         (
             {"nccl_library_sha256": "b2" * 32},
             f"versions.nccl library sha256: {'a1' * 32}, {'b2' * 32}",
         ),
         ({"nccl_transport": "NET/Socket"}, "versions.nccl transport: NET/Socket, P2P/CUMEM"),
     ],
-    ids=["one library in two places", "version", "file", "transport"],
 )
 def test_two_cells_must_have_called_one_nccl_and_taken_one_transport(
     tmp_path: Path, of_horovod: dict[str, str], reason: str | None
@@ -192,131 +170,10 @@ def test_seeds_must_agree_inside_a_block_only(tmp_path: Path) -> None:
     ]
 
 
-def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
-    cells = {"ddp/mpi": 1.0, "horovod/mpi": 1.2}
-    logs.study(tmp_path, blocks=6, sd=0.002, cells={"single": 1.0, **cells})
-    for block in range(6):
-        for cell, slowdown in (("ddp/mpi", 1.0), ("horovod/mpi", 0.9)):
-            run = logs.config(cell, 2, 16, block, settings="matched", seed=block)
-            name = f"m{block}-{cell.split('/')[0]}.jsonl"
-            logs.write(
-                tmp_path / "runs" / name, run, 0.15 * slowdown * math.exp(0.001 * (-1) ** block)
-            )
-    a = analysed(tmp_path)
-    shipped, of_matched = ((f"settings={name}",) for name in ("shipped", "matched"))
-    assert near(compared(a, words=shipped).paired.estimate, 1 / 1.2)
-    assert compared(a, words=of_matched).paired.ratio == pytest.approx(1 / 0.9)
-    matched = [s for s in a.efficiency if s.point.words == of_matched]
-    # no matched one-rank run: shipped's does not stand in
-    assert {s.kind for s in matched} == {"common"}
-    assert {s.baseline.cell for s in matched} == {"single"}
-
-
-@pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    """Plain, compiled and compressed runs, each with its ratio."""
-    folder = tmp_path_factory.mktemp("mixed")
-    true = {"plain": (1.0, 0.90), "compiled": (0.5, 0.80), "compressed": (0.7, 1.25)}
-    fields: dict[str, dict[str, object]] = {
-        "plain": {},
-        "compiled": {"compile": True},
-        "compressed": {"compression": "fp16"},
-    }
-    for block in range(6):
-        noise = math.exp(0.001 * (-1) ** block)
-        for name, (seconds, ratio) in true.items():
-            for cell, factor in (("single", 1.0), ("ddp/mpi", 2.0), ("horovod/mpi", 2.0 / ratio)):
-                if (cell, name) == ("single", "compressed"):
-                    continue
-                run = logs.config(
-                    cell, 1 if cell == "single" else 2, 16, block, seed=block, **fields[name]
-                )
-                own_end = {"parameters_sha256": logs.digest(cell)} if fields[name] else {}
-                path = folder / f"{block}-{name}-{cell.replace('/', '-')}.jsonl"
-                logs.write(path, run, seconds * factor * noise, end=own_end)
-    return analysed(folder)
-
-
-def test_variants_are_compared_each_for_itself(mixed: Analysis) -> None:
-    # own one-rank runs, which this folder lacks
-    absent = "the baseline was not run, or no run of it is usable"
-    # own one-rank runs, which this folder lacks
-    assert {n.reason for n in mixed.not_compared} == {absent}
-    assert not mixed.loaded.unusable
-    assert {c.words: c.paired.ratio for c in mixed.comparisons} == {
-        ("compile=False", "compression=none"): pytest.approx(0.90),
-        ("compile=True", "compression=none"): pytest.approx(0.80),
-        ("compile=False", "compression=fp16"): pytest.approx(1.25),
-    }
-
-
-def test_a_variant_is_held_against_the_plainest_of_its_cell(mixed: Analysis) -> None:
-    found = {(g.point.cell, g.point.words): g for g in mixed.gains}
-    assert {g.baseline.words for g in mixed.gains if g.point.cell != "single"} == {
-        ("compile=False", "compression=none")
-    }
-    assert {key: g.ratio.value for key, g in found.items()} == {
-        ("single", ("compile=True",)): pytest.approx(2),
-        ("ddp/mpi", ("compile=True", "compression=none")): pytest.approx(2),
-        ("ddp/mpi", ("compile=False", "compression=fp16")): pytest.approx(1 / 0.7),
-        ("horovod/mpi", ("compile=True", "compression=none")): pytest.approx(0.80 / 0.90 * 2),
-        ("horovod/mpi", ("compile=False", "compression=fp16")): pytest.approx(1.25 / 0.90 / 0.7),
-    }
-    assert {g.ratio.n for g in mixed.gains} == {6}
-
-
-def test_a_variant_that_differs_in_more_than_itself_gains_nothing(tmp_path: Path) -> None:
-    for block in range(2):
-        logs.write(tmp_path / f"{block}-plain.jsonl", logs.config("single", block=block), 0.2)
-        for precision, platform in (("bf16-mixed", "Linux-other"), ("bf16", "Linux-test")):
-            fast = logs.config("single", block=block, precision=precision)
-            place, log = logs.host(1, platform=platform), tmp_path / f"{block}-{precision}.jsonl"
-            logs.write(log, fast, 0.1, provenance=place)
-    a = analysed(tmp_path)
-    (gain,) = a.gains
-    assert (gain.point.words, gain.ratio.n) == (("precision=bf16",), 2)
-    assert gain.ratio.value == pytest.approx(2)
-    assert [lost.pair.rpartition(" ")[2] for lost in a.not_compared] == ["0", "1"]
-    for lost in a.not_compared:
-        assert "precision=bf16-mixed against precision=float32" in lost.pair
-        assert "Linux-other" in lost.reason
-
-
-def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(
-    mixed: Analysis,
-) -> None:
-    common = {(s.point.cell, s.point.words): s for s in mixed.efficiency if s.kind == "common"}
-    assert len(common) == 6
-    compressed = common["ddp/mpi", ("compile=False", "compression=fp16")]
-    assert compressed.baseline == Point("single", 1, 16, (("compile", "False"),))
-    assert compressed.efficiency.value == pytest.approx(1 / 1.4)
-    compiled = common["ddp/mpi", ("compile=True", "compression=none")]
-    assert compiled.baseline.words == ("compile=True",)
-    assert compiled.efficiency.value == pytest.approx(1 / 2)
-
-
-def test_without_a_shared_block_welch_stands_in_and_is_marked(tmp_path: Path) -> None:
-    for block, seconds in enumerate((0.100, 0.102, 0.098)):
-        logs.write(tmp_path / f"s{block}.jsonl", logs.config("single", block=block), seconds)
-        logs.write(
-            tmp_path / f"d{block}.jsonl", logs.config("ddp/mpi", 2, block=block + 10), 1.5 * seconds
-        )
-    s = scaled(analysed(tmp_path), "ddp/mpi")
-    assert not s.paired
-    assert s.efficiency.value == pytest.approx(1 / 1.5)
-    assert s.efficiency.n == 3
-    assert s.efficiency.low is not None
-    assert s.efficiency.low < 1 / 1.5 - 0.01  # paired, the interval would have no width
-
-
-def primary(folder: Path, **asked: object) -> Analysis:
-    words = ", ".join(f"{k} = {v!r}" for k, v in asked.items())
-    logs.study_toml(folder, more=f"primary = {{ {words} }}\n")
-    return analysed(folder)
-
-
 def test_the_primary_comparison_is_decided_at_the_full_error(tmp_path: Path) -> None:
-    a = primary(logs.study(tmp_path, blocks=6), curve="weak", world_size=1, batch_per_rank=16)
+    named = 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
+    logs.study_toml(logs.study(tmp_path, blocks=6), more=named)
+    a = analysed(tmp_path)
     assert a.primary is not None
     assert (a.primary.world_size, a.primary.samples_per_rank) == (1, 16)
     levels = {c.primary: c.level for c in a.comparisons}
@@ -344,10 +201,8 @@ def test_unnamed_the_primary_is_of_most_ranks_on_the_first_transport(tmp_path: P
     ("blocks", "first", "last", "level", "verdict"),
     [
         (6, 6, 20, 0.0131, "faster"),
-        (7, 6, 20, 0.0131, "faster"),
         (6, 6, 6, 0.05, "faster"),
         (7, 8, 20, 0.0154, "not settled"),
-        (6, 2, 4, 0.05, "faster"),
     ],
 )
 def test_a_verdict_is_read_at_the_level_of_the_plan_from_the_first_look_on(
@@ -361,23 +216,6 @@ def test_a_verdict_is_read_at_the_level_of_the_plan_from_the_first_look_on(
     assert a.primary.verdict == verdict
     if verdict == "not settled":
         assert verdicts.line(a.primary) == "Not settled: needs 8 launches"
-
-
-def test_another_day_may_give_another_ratio(study: Analysis) -> None:
-    c = compared(study)
-    low, high = c.another_day or (0, 0)
-    ends = c.paired.interval(c.level) or (1, 1)
-    h = math.log(ends[1] / ends[0]) / 2
-    assert math.log(high / low) / 2 == pytest.approx(math.hypot(h, 2**0.5 * 1.96 * 0.02))
-    assert "this is of 1 session" in verdicts.another_day(c)
-    days = "aaabbbcc"
-    paired = stats.over_sessions(c.paired, days)
-    parts = np.split(np.log(c.paired.ratios), [3, 6])
-    means = [part.mean() for part in parts]
-    half = scipy_stats.t.ppf(0.995, 2) * np.std(means, ddof=1) * math.sqrt(1 + 1 / 3)
-    ends = sessions.another_day(paired, days, 0.01, emulated=False) or (1, 1)
-    assert math.log(ends[1] / ends[0]) / 2 == pytest.approx(half)
-    assert [(d, e.n) for d, e in sessions.apart(paired, days)] == [("a", 3), ("b", 3), ("c", 2)]
 
 
 def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> None:
@@ -403,11 +241,6 @@ def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> 
         (
             [1.001, 0.999, 1.002, 0.998, 1.0, 1.0],
             "Equal within 2 %: 0.0 % [-0.1, 0.1]",
-            "Equal within 2 %",
-        ),
-        (
-            [0.991, 0.989, 0.990, 0.988, 0.992, 0.990],
-            "Equal within 2 %: -1.0 % [-1.1, -0.9]",
             "Equal within 2 %",
         ),
         ([1.25] * 3 + [1.2500001] * 3, "Horovod faster: 25.0 % [25.0, 25.0]", "Horovod faster"),

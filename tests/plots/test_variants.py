@@ -28,7 +28,6 @@ CUDA: dict[str, Any] = {"cells": ("single", "ddp/nccl", "horovod/nccl"), "run": 
 TRAINED = {"run": {"dataset": "digits", "epochs": 2}}
 NEEDS: dict[str, dict[str, Any]] = {
     "data_dir": {"run": {"dataset": "imagefolder"}},
-    "download": {"run": {"dataset": "cifar10", "data_dir": "/data"}},
     "sharding": {"run": {"dataset": "digits"}},
     "sync_batchnorm": CUDA,
     "device": {"cells": ("single",)},  # no transport carries both CPU and CUDA tensors
@@ -48,7 +47,6 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "nesterov": (False, True),
 }
 BUCKETS: list[dict[str, Any]] = [
-    {"cells": ("single", "handwritten/mpi")},
     {"cells": ("single", "handwritten/mpi", "ps/mpi")},
     {"cells": ("ddp/mpi",), "settings": "tuned"},
     {"cells": ("single", *PAIR), "settings": "matched"},
@@ -93,26 +91,17 @@ def study_of(name: str, needs: dict[str, Any]) -> Study:
 
 
 def keep(folder: Path, study: Study) -> None:
-    """The study's file, as its folder holds it."""
+    """Write the study's file, as its folder holds it."""
     text = tomlkit.dumps(study.model_dump(mode="json", exclude_unset=True))
     (folder / "study.toml").write_text(text)
 
 
 def write(path: Path, run: RunConfig) -> None:
-    """A log that proves all that is asked of such a run."""
-    place = logs.host(run.world_size)
-    proved: tuple[str, ...] = CHECKS
-    proved += ("gradients_averaged", "trainings_equal", "parameters_differ")
-    end: dict[str, Any] = {"checks": dict.fromkeys(proved, True)}
-    parts = None if run.observe == "nothing" else {p: [0.01] * run.world_size for p in PARTS}
-    logs.write(
-        path,
-        run,
-        0.1,
-        provenance=place,
-        end=end,
-        parts=parts and {**parts, "begin": [0.0] * run.world_size},
-    )
+    """Write a log that proves all that is asked of such a run."""
+    proved = (*CHECKS, "gradients_averaged", "trainings_equal", "parameters_differ")
+    parts = {p: [0.01] * run.world_size for p in (*PARTS, "begin")}
+    observed = {} if run.observe == "nothing" else {"parts": parts}
+    logs.write(path, run, 0.1, end={"checks": dict.fromkeys(proved, True)}, **observed)
     work: dict[str, Any] = {"steps_per_epoch": 2, "held_out": 10}
     if run.emulate is not None:
         work |= {"emulated": True, "timeline_sha256": logs.digest(run.emulate)}
