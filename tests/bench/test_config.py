@@ -95,6 +95,7 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--dataset cifar10", ["cifar10", "--data-dir"]),
     ("--sharding fixed", ["sharding=fixed", "endless"]),
     ("--accumulate 3", ["accumulate=3", "4 images", "divisor"]),
+    ("--emulate t.json --accumulate 2", ["accumulate=2: with emulate compute sleeps"]),
     ("--precision tf32", ["precision=tf32", "device=cpu", "bf16-mixed"]),
     ("--sync-batchnorm", ["sync_batchnorm", "device=cuda"]),
     ("--compression fp16", ["compression=fp16", "backend=single"]),
