@@ -41,6 +41,11 @@ class Handwritten(Backend):
         broadcast(self._comm, model.state_dict().values())
         if config.exchange == "off":
             return Session(model, optimizer)
+        return self._session(model, optimizer, config)
+
+    def _session(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> Session:
         return HandwrittenSession(self._comm, model, optimizer, config)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:

@@ -68,7 +68,6 @@ FAULTS: dict[str, Callable[[], object]] = {
     "held step": _hold,
     "raise while loading": _raise,
     "os._exit while loading": lambda: os._exit(3),
-    "threads set": lambda: torch.set_num_threads(4),
     "none": lambda: None,
 }
 

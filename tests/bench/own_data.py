@@ -98,19 +98,9 @@ def misshapen(config: RunConfig) -> Any:
     return type("Misshapen", (Endless,), {"__getitems__": batch})()
 
 
-def true_classes(config: RunConfig) -> Ramp:
-    return Ramp(config, classes=True)
-
-
 def broken_labels(config: RunConfig) -> Any:
     image = torch.zeros(3, 32, 32)
     return ramp_of(config, "Broken", "__getitem__", lambda self, index: (image, 0.9))
-
-
-def tensor_labels(config: RunConfig) -> Any:
-    image = torch.zeros(3, 32, 32)
-    labels = torch.tensor([0, 1])
-    return ramp_of(config, "Tensors", "__getitem__", lambda self, i: (image, labels[i % 2]))
 
 
 def broken_batches(config: RunConfig) -> Any:
@@ -118,10 +108,6 @@ def broken_batches(config: RunConfig) -> Any:
         return torch.zeros(len(indices), 3, 32, 32), torch.full((len(indices),), 0.9)
 
     return type("BrokenBatches", (Endless,), {"__getitems__": batch})()
-
-
-def true_samples(config: RunConfig) -> Any:
-    return type("TrueSamples", (Endless,), {"samples": True})()
 
 
 def fails_when_made(config: RunConfig) -> None:
@@ -133,7 +119,3 @@ def fails_when_read(config: RunConfig) -> Any:
         raise LookupError("planted in the sample")
 
     return ramp_of(config, "FailsWhenRead", "__getitem__", item)
-
-
-def without_length(config: RunConfig) -> Any:
-    return ramp_of(config, "WithoutLength", "__len__", lambda self: 2.5)

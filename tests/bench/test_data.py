@@ -31,6 +31,7 @@ def test_each_sample_at_most_once_per_epoch_and_the_rest_dropped() -> None:
         assert len(set(epoch.tolist())) == 1500
         assert epoch.max() < 1797
     assert set(first.tolist()) != set(second.tolist()), "every epoch is shuffled anew"
+    assert next(step_indices(1797, 300, seed=4)).tolist() != steps[0].tolist()
     assert describe(config(world_size=2), load_images(config(world_size=2))) == {
         "samples": 1797,
         "steps_per_epoch": 5,
@@ -39,11 +40,6 @@ def test_each_sample_at_most_once_per_epoch_and_the_rest_dropped() -> None:
         "sharding": "reshuffled over all ranks every epoch",
         "preprocessing": "inside the clock",
     }
-
-
-def test_seeds_differ() -> None:
-    one, two = (next(step_indices(1797, 300, seed=seed)).tolist() for seed in (1, 2))
-    assert one != two
 
 
 @pytest.mark.parametrize("dataset", ["digits", "synthetic"])
@@ -63,6 +59,8 @@ def test_shards_join_to_the_global_batch_whatever_the_number_of_ranks(
 def test_synthetic_batches_are_fresh_and_from_the_seed() -> None:
     one, two = take(config(dataset="synthetic", global_batch=4), 0, 2)
     assert not torch.equal(one[0], two[0])
+    again = take(config(dataset="synthetic", global_batch=4, precision="float64"), 0, 1)[0]
+    assert (one[0].dtype, again[0].dtype) == (torch.float32, torch.float64)
     again = take(config(dataset="synthetic", global_batch=4), 0, 1)[0]
     other = take(config(dataset="synthetic", global_batch=4, seed=1), 0, 1)[0]
     assert torch.equal(one[0], again[0])
@@ -77,36 +75,12 @@ def test_digits_are_scikit_learns_own() -> None:
 
     pixels, labels = load_digits(return_X_y=True)
     c = config(global_batch=1797, image_size=16)
+    assert load_images(c).samples == DIGITS_SAMPLES
     images, got = load_images(c).__getitems__([5, 0, 1796])
     assert got.tolist() == labels[[5, 0, 1796]].tolist()
     assert images.shape == (3, 3, 16, 16)
     restored = images[0, 1, ::2, ::2] * pixels.std() + pixels.mean()
     assert restored.numpy() == pytest.approx(pixels[5].reshape(8, 8), abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("precision", "dtype"),
-    [("float32", torch.float32), ("bf16", torch.float32), ("float64", torch.float64)],
-)
-def test_precision_of_the_images(precision: str, dtype: torch.dtype) -> None:
-    for dataset in ("digits", "synthetic"):
-        images, labels = take(config(dataset=dataset, precision=precision), 0, 1)[0]
-        assert images.dtype == dtype
-        assert labels.dtype == torch.int64
-
-
-# one that is ended while it makes its next batch may abort; what it made before is what counts
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_loading_processes_change_nothing() -> None:
-    inside = take(config(global_batch=30), 0, 2)
-    outside = take(config(global_batch=30, num_workers=2), 0, 2)
-    for a, b in zip(inside, outside, strict=True):
-        assert torch.equal(a[0], b[0])
-        assert torch.equal(a[1], b[1])
-
-
-def test_the_config_knows_how_many_digits_there_are() -> None:
-    assert load_images(config()).samples == DIGITS_SAMPLES
 
 
 @pytest.mark.parametrize("world_size", [1, 3, 4])
@@ -132,16 +106,14 @@ def test_a_rank_keeps_its_fixed_part_for_all_epochs_in_a_new_order(world_size: i
         assert epochs[0] != epochs[1]
 
 
-def test_reshuffled_steps_know_their_epoch() -> None:
-    steps = islice(rank_indices(config(global_batch=900), 0, 1797), 4)
-    assert [step.epoch for step in steps] == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_preprocessing_outside_makes_the_batches_of_the_run_beforehand(num_workers: int) -> None:
     c = config(global_batch=30, warmup_steps=3, windows=2, steps_per_window=2)
     outside = c.model_copy(update={"preprocessing": "outside", "num_workers": num_workers})
-    made = list(batches(outside, 0, load_images(outside)))
+    images = load_images(outside)
+    ready = batches(outside, 0, images)
+    del images.__dict__["_images"]  # whoever still read from the data set would fail
+    made = list(ready)
     assert len(made) == 3 + 2 * 2
     for ours, theirs in zip(made, take(c, 0, 7), strict=True):
         assert torch.equal(ours[0], theirs[0])
@@ -170,14 +142,3 @@ def test_each_rank_has_a_resident_batch_of_its_own() -> None:
     both = [Input(c, batches(c, r, images), torch.device("cpu")).step()[0] for r in (0, 1)]
     assert not torch.equal(*both)
     assert str(describe(c, images)["sharding"]).startswith("the same samples in every step")
-    with pytest.raises(ValueError, match="num_workers=2 is of many; leave one out"):
-        config(preprocessing="resident", num_workers=2)
-
-
-def test_nothing_is_left_to_make_once_preprocessing_is_outside() -> None:
-    fields = {"warmup_steps": 3, "windows": 1, "steps_per_window": 1}
-    c = config(global_batch=30, preprocessing="outside", **fields)
-    images = load_images(c)
-    ready = batches(c, 0, images)
-    del images.__dict__["_images"]  # whoever still read from the data set would fail
-    assert len(list(ready)) == 4

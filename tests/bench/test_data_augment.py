@@ -53,7 +53,7 @@ def test_house_numbers_are_never_mirrored() -> None:
     assert in_words(disk.config("svhn", Path("data"), augment=False)) == "none"
 
 
-@pytest.mark.parametrize("size", [(500, 375), (32, 32), (90, 20), (20, 300)])
+@pytest.mark.parametrize("size", [(500, 375), (20, 300)])
 def test_random_boxes_are_distributed_as_torchvisions(size: tuple[int, int]) -> None:
     import_torchvision()
     from torchvision.transforms import RandomResizedCrop
@@ -82,7 +82,7 @@ def test_random_resized_crop_has_the_size_and_mirrors_half_of_the_time() -> None
     assert abs(mirrored - 200) < 50
 
 
-@pytest.mark.parametrize("size", [(500, 375), (37, 41), (64, 200)])
+@pytest.mark.parametrize("size", [(500, 375), (37, 41)])
 def test_centre_crop_is_torchvisions(size: tuple[int, int]) -> None:
     import_torchvision()
     from torchvision.transforms import v2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import tarfile
@@ -67,7 +66,9 @@ def absent(source: Published) -> Published:
     return Published(source.dataset, f"http://127.0.0.1:1/{NAME}.tar.gz", source.md5, source.files)
 
 
-def test_what_was_fetched_is_what_was_published(source: Published, tmp_path: Path) -> None:
+def test_what_was_fetched_is_what_was_published(
+    source: Published, asked: list[str], tmp_path: Path
+) -> None:
     folder = tmp_path / "data" / "sets"
     provide(source, folder, download=True)
     images = load_images(disk.config("cifar100", folder))
@@ -75,16 +76,10 @@ def test_what_was_fetched_is_what_was_published(source: Published, tmp_path: Pat
     assert np.array_equal(images.pixels.numpy(), disk.pixels(20))
     left = {path.name for path in folder.iterdir()}
     assert left == {NAME, f"{NAME}.tar.gz", ".cifar100.lock"}, "nothing half-done stays behind"
-
-
-def test_a_complete_folder_is_neither_written_to_nor_asked_for(
-    source: Published, asked: list[str], tmp_path: Path
-) -> None:
-    disk.write_cifar100(tmp_path / "data", disk.pixels(20), list(range(20)))
-    before = sorted((tmp_path / "data").rglob("*"))
-    provide(source, tmp_path / "data", download=True)
-    assert sorted((tmp_path / "data").rglob("*")) == before
-    assert not asked
+    before, once = sorted(folder.rglob("*")), len(asked)
+    provide(source, folder, download=True)
+    assert sorted(folder.rglob("*")) == before
+    assert len(asked) == once, "a complete folder is neither written to nor asked for"
 
 
 def test_launches_and_ranks_fetch_once(source: Published, asked: list[str], tmp_path: Path) -> None:
@@ -97,12 +92,6 @@ def test_launches_and_ranks_fetch_once(source: Published, asked: list[str], tmp_
             call.result()
     assert len(asked) == 2 * once
     assert not source.missing(tmp_path / "shared")
-
-
-def test_an_svhn_like_single_file(source: Published, asked: list[str], tmp_path: Path) -> None:
-    single = Published("svhn", source.url, source.md5, (source.filename,))
-    provide(single, tmp_path / "data", download=True)
-    assert hashlib.md5((tmp_path / "data" / source.filename).read_bytes()).hexdigest() == source.md5
 
 
 def test_an_archive_put_there_by_hand_needs_no_network(source: Published, tmp_path: Path) -> None:
@@ -122,27 +111,14 @@ def test_without_network_the_line_says_what_to_put_where(source: Published, tmp_
     assert "\n" not in line
 
 
-def test_a_download_with_another_checksum_is_not_taken(source: Published, tmp_path: Path) -> None:
-    other = Published(source.dataset, source.url, "0" * 32, source.files)
-    with pytest.raises(UsageError, match="cannot be downloaded"):
-        provide(other, tmp_path / "data", download=True)
-    assert not (tmp_path / "data" / NAME).exists()
-
-
-def test_waiting_ends(source: Published, asked: list[str], tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    with (tmp_path / "data" / ".cifar100.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        held_by = r"lock was held by another process for 0.3 s\): unpack"
-        with pytest.raises(UsageError, match=held_by):
-            provide(source, tmp_path / "data", download=True, wait_s=0.3)
-    assert not asked
-
-
-def test_download_is_refused_where_it_was_ruled_out(
+def test_a_download_is_held_against_its_checksum_and_may_be_ruled_out(
     source: Published, asked: list[str], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="download=False: unpack http"):
         provide(source, tmp_path / "data", download=False)
     assert not asked
     assert not (tmp_path / "data").exists()
+    other = Published(source.dataset, source.url, "0" * 32, source.files)
+    with pytest.raises(UsageError, match="cannot be downloaded"):
+        provide(other, tmp_path / "data", download=True)
+    assert not (tmp_path / "data" / NAME).exists()

@@ -58,28 +58,14 @@ def test_parsed_byte_for_byte(dataset: str, tmp_path: Path) -> None:
     assert images.samples == SAMPLES
 
 
-def test_svhn_as_scipy_writes_it_and_uncompressed(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder in (one, two):
-        folder.mkdir()
-    savemat(
-        one / "train_32x32.mat",
-        {"X": disk.pixels(SAMPLES).transpose(2, 3, 1, 0), "y": np.array([LABELS], np.uint8).T},
-    )
-    disk.write_svhn(two, disk.pixels(SAMPLES), LABELS, compressed=False)
-    for folder in (one, two):
-        assert np.array_equal(arrays("svhn", folder).pixels.numpy(), disk.pixels(SAMPLES))
-
-
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_a_batch_is_the_bytes_normalised(precision: str, tmp_path: Path) -> None:
+def test_a_batch_is_the_bytes_normalised(tmp_path: Path) -> None:
     write("cifar10", tmp_path)
-    plain = arrays("cifar10", tmp_path, augment=False, precision=precision)
+    plain = arrays("cifar10", tmp_path, augment=False)
     images, labels = plain.__getitems__([7, 3])
     mean = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(3, 1, 1)
     std = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(3, 1, 1)
     restored = ((images * std + mean) * 255).round().to(torch.uint8).numpy()
-    assert images.dtype == getattr(torch, precision)
+    assert images.dtype == torch.float32
     assert np.array_equal(restored, disk.pixels(SAMPLES)[[7, 3]])
     assert labels.tolist() == [7, 3]
     assert labels.dtype == torch.int64
@@ -95,7 +81,7 @@ def test_another_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
-@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.9, 0.9999])
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9999])
 def test_truncated_files(dataset: str, kept: float, tmp_path: Path) -> None:
     path = write(dataset, tmp_path)
     whole = path.read_bytes()
@@ -105,20 +91,12 @@ def test_truncated_files(dataset: str, kept: float, tmp_path: Path) -> None:
     assert "delete it" in line
 
 
-@pytest.mark.parametrize("kept", [200, -100, -8, -5])
-def test_truncated_uncompressed_mat(kept: int, tmp_path: Path) -> None:
-    path = disk.write_svhn(tmp_path, disk.pixels(SAMPLES), LABELS, compressed=False)
-    path.write_bytes(path.read_bytes()[:kept])
-    assert f"{path} is truncated or corrupt" in complaint(disk.config("svhn", tmp_path))
-
-
 def test_files_that_parse_but_hold_something_else(tmp_path: Path) -> None:
     images = disk.pixels(SAMPLES)
     path = write("cifar100", tmp_path)
     outside = "labels other than 0 to 99"
     for content, words in [
         (disk.cifar_bytes(images, [*LABELS[:-1], 100], b"fine_labels"), outside),
-        (disk.cifar_bytes(images, [*LABELS[:-1], -1], b"fine_labels"), outside),
         (disk.cifar_bytes(images, LABELS[:-1], b"fine_labels"), "20 images and 19 labels"),
         (disk.cifar_bytes(images[:, :2], LABELS, b"fine_labels"), "truncated or corrupt"),
         (disk.cifar_bytes(images, LABELS, b"coarse_labels"), "fine_labels"),
@@ -151,15 +129,10 @@ def test_a_set_smaller_than_a_step_is_refused(tmp_path: Path) -> None:
 def test_what_the_log_says(tmp_path: Path) -> None:
     write("cifar10", tmp_path)
     config = disk.config("cifar10", tmp_path, sharding="fixed")
-    assert describe(config, load_images(config)) == {
-        "samples": SAMPLES,
-        "steps_per_epoch": 5,
-        "dropped_per_epoch": 0,
-        "augmentation": "random crop after 4 pixels of padding, horizontal flip",
-        "sharding": "a fixed part per rank for all epochs, in a new order every epoch",
-        "preprocessing": "inside the clock",
-        "files_as_published": False,
-    }
+    facts = describe(config, load_images(config))
+    assert (facts["steps_per_epoch"], facts["files_as_published"]) == (5, False)
+    flips = "random crop after 4 pixels of padding, horizontal flip"
+    assert facts["augmentation"] == flips
 
 
 def test_folder_of_jpegs(tmp_path: Path) -> None:
@@ -192,15 +165,13 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     assert "n0" in complaint(disk.config("imagefolder", tmp_path / "train"))
 
 
-@pytest.mark.parametrize(
-    ("content", "num_workers"), [("truncated", 0), ("truncated", 1), ("empty", 0), ("text", 0)]
-)
+@pytest.mark.parametrize(("content", "num_workers"), [("truncated", 1), ("text", 0)])
 def test_an_unreadable_jpeg_fails_the_run_with_its_path(
     content: str, num_workers: int, tmp_path: Path
 ) -> None:
     path = disk.write_folder(tmp_path)[4]
     whole = path.read_bytes()
-    broken = {"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"no image"}
+    broken = {"truncated": whole[: len(whole) // 2], "text": b"no image"}
     path.write_bytes(broken[content])
     config = disk.config("imagefolder", tmp_path, num_workers=num_workers)
     with pytest.raises(UsageError) as caught:
@@ -223,7 +194,7 @@ def test_the_same_bits_whatever_the_ranks_and_loading_processes(tmp_path: Path) 
         return [torch.cat([rank[step][0] for rank in ranks]) for step in range(7)]
 
     one = joined(1)
-    for other in (joined(2), joined(4), joined(1, num_workers=2)):
+    for other in (joined(2), joined(4, num_workers=1)):
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
@@ -252,7 +223,7 @@ class Hostile:
 
 
 @pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
-@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+@pytest.mark.parametrize("protocol", [0, 5])
 @pytest.mark.parametrize("inside", [False, True])
 def test_nothing_that_a_file_holds_is_run(
     dataset: str, protocol: int, inside: bool, tmp_path: Path
@@ -274,7 +245,7 @@ def test_nothing_that_a_file_holds_is_run(
     assert not trace.exists()
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@pytest.mark.parametrize("protocol", [0, 2, 5])
 def test_a_set_that_somebody_pickled_today_is_read(protocol: int, tmp_path: Path) -> None:
     path = write("cifar100", tmp_path)
     images = disk.pixels(7, seed=3)
@@ -286,7 +257,7 @@ def test_a_set_that_somebody_pickled_today_is_read(protocol: int, tmp_path: Path
         assert not read.as_published
 
 
-@pytest.mark.parametrize("kind", ["O", "V8", "i4,O"])
+@pytest.mark.parametrize("kind", ["O", "V8"])
 def test_arrays_of_anything_but_numbers_are_refused(kind: str, tmp_path: Path) -> None:
     path = write("cifar100", tmp_path)
     path.write_bytes(pickle.dumps({"data": np.zeros((7, 3072), kind), "fine_labels": LABELS[:7]}))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
@@ -112,15 +108,6 @@ def test_a_step_is_the_timeline_and_gradients_come_at_their_times(
     )
 
 
-def test_sleeps_do_not_end_early(tmp_path: Path) -> None:
-    """With the real clock, in which a busy machine can only make a step longer."""
-    trial, marks = Trial(tmp_path / "t.json"), [time.perf_counter()]
-    for _ in range(trial.config.steps):
-        trial.loop.step()
-        marks.append(time.perf_counter())
-    assert min(after - before for before, after in pairwise(marks)) >= FORWARD_S + BACKWARD_S
-
-
 def test_autograd_takes_gradients_over_without_a_copy(tmp_path: Path) -> None:
     trial = Trial(tmp_path / "t.json")
     trial.loop.step()
@@ -160,16 +147,6 @@ def test_no_rank_and_no_other_step_or_tensor_looks_like_the_mean() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "field",
-    [{"dataset": "digits"}, {"accumulate": 2}, {"compile": True}],
-    ids=str,
-)
-def test_what_reads_or_computes_does_not_go_with_it(field: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="with emulate compute sleeps"):
-        RunConfig.model_validate({"batch_per_rank": 2, "emulate": "t.json", **field})
-
-
 def test_another_models_timeline_is_refused(tmp_path: Path) -> None:
     config = RunConfig(batch_per_rank=1, model=MODEL, emulate=timeline(tmp_path / "t.json"))
     with pytest.raises(UsageError, match="the timeline's parameters are not the model's"):
@@ -194,20 +171,14 @@ def test_busy_cores_are_those_of_the_process() -> None:
     assert busy_share(Ticks(30, 2, 3, 65), Ticks(60, 2, 3, 75)) == 0.75
     assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
     assert busy_share(None, Ticks(1, 0, 0, 1)) is None
-    first, later = cores.ticks(), cores.ticks()
-    assert first is not None
-    assert later is not None
-    assert later.all >= first.all > 0
-    assert len(os.sched_getaffinity(0)) > 0
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(("cell", "ranks"), [("ddp/gloo", 2), ("horovod/mpi", 3)])
-def test_frameworks_exchange_what_is_handed_over(tmp_path: Path, cell: str, ranks: int) -> None:
+def test_frameworks_exchange_what_is_handed_over(tmp_path: Path) -> None:
     """From three ranks on, no rank's share of the sum can be mistaken for another's."""
-    log, (backend, transport) = tmp_path / "r.jsonl", cell.split("/")
+    log, ranks = tmp_path / "r.jsonl", 3
     path = timeline(tmp_path / "t.json")
-    words = ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
+    words = ["--backend", "horovod", "--transport", "mpi", "--world-size", str(ranks)]
     words += ["--model", MODEL, "--batch-per-rank", str(IMAGES), "--emulate", str(path)]
     words += ["--warmup-steps", "3", "--windows", "2", "--steps-per-window", "8"]
     done = bench(ranks, *words, "--log-path", str(log))

@@ -11,56 +11,41 @@ from bench.config import UsageError
 from bench.record import read_run
 from tests.bench.ranks import bench
 
-pytestmark = pytest.mark.ranks
-SHORT = ["--dataset", "digits", "--batch-per-rank", "4"]
-FAILED, CALLED = "importing my_own failed", "called with one argument, failed"
 
-
-def module(folder: Path, text: str) -> dict[str, str]:
-    (folder / "my_own.py").write_text(text)
-    return {"PYTHONPATH": str(folder)}
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "last"),
-    [
-        ("raise LookupError('planted')\n", f"{FAILED} (LookupError: pl", "LookupError: planted"),
-        (
-            "def make(n):\n    return helper(n)\n",
-            f"{CALLED} (NameError: ",
-            "'helper' is not defined",
-        ),
-        ("def make(n, m):\n    pass\n", "failed (TypeError: make() missing 1 required", None),
-    ],
-)
-def test_one_line_then_the_users_traceback(
-    text: str, line: str, last: str | None, tmp_path: Path
-) -> None:
+def test_one_line_then_the_users_traceback(tmp_path: Path) -> None:
+    (tmp_path / "my_own.py").write_text("raise LookupError('planted')\n")
     log = tmp_path / "run.jsonl"
-    field = "model" if "(n" in text else "dataset"  # both go through one door
-    argv = [*SHORT, f"--{field}", "my_own:make", "--log-path", str(log)]
-    done = bench(1, *argv, extra=module(tmp_path, text))
+    argv = ["--batch-per-rank", "4", "--dataset", "my_own:make", "--log-path", str(log)]
+    done = bench(1, *argv, extra={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 2, done.stderr
     lines = done.stderr.splitlines()
     first = lines.index(next(said for said in lines if said.startswith("error: ")))
-    assert lines[first].startswith(f"error: {field}='my_own:make'")
-    assert line in lines[first]
-    if last is None:
-        assert lines[first + 1 :] == [], "none of the user's lines ran"
-    else:
-        assert any("my_own.py" in said for said in lines[first + 1 :])
-        assert last in lines[-1]
+    line = "dataset='my_own:make': importing my_own failed (LookupError: planted)"
+    assert lines[first].startswith(f"error: {line}")
+    assert any("my_own.py" in said for said in lines[first + 1 :])
+    assert lines[-1] == "LookupError: planted"
     assert "/bench/factory.py" not in done.stderr, "the way to the user's code is not the user's"
     assert line in str(read_run(log).problem)
 
 
-def test_on_two_ranks_as_well(tmp_path: Path) -> None:
-    model = "tests.bench.tiny:breaks"
-    done = bench(2, *SHORT, "--backend", "ddp", "--world-size", "2", "--model", model)
-    assert done.returncode == 2
-    # of whichever rank was first to say it
-    assert f"model='{model}': the factory, {CALLED} (LookupError: " in done.stderr
-    assert "raise LookupError(" in done.stderr
+@pytest.mark.parametrize(
+    ("text", "why", "last"),
+    [
+        ("def make(n):\n    return helper(n)\n", "NameError: ", "name 'helper' is not defined"),
+        ("def make(n, m):\n    pass\n", "TypeError: make() missing 1 required", ""),
+    ],
+)
+def test_a_factory_that_fails_has_a_traceback_where_the_users_lines_ran(
+    text: str, why: str, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"made_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(factory.OwnCodeError) as caught:
+        factory.make("model", f"{name}:make", 10)
+    assert f"called with one argument, failed ({why}" in str(caught.value)
+    assert caught.value.trace.endswith(last)
+    assert bool(caught.value.trace) == bool(last)
 
 
 class Speechless(Exception):

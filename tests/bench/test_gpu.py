@@ -52,11 +52,4 @@ def test_what_its_owner_may_change_is_recorded(env: dict[str, str], tmp_path: Pa
     }
     (tmp_path / "control").touch()
     assert settings("GPU-1a2b", env) == found | {"mps": "on"}
-
-
-def test_where_nobody_knows_the_gpu_nothing_is_told(
-    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert settings("3c4d", env) == {}
-    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert settings("1a2b", {**env, "PATH": str(tmp_path / "nowhere")}) == {}
+    assert settings("3c4d", env) == {}, "nvidia-smi does not know it"

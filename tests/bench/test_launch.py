@@ -57,16 +57,6 @@ def test_every_row_has_an_environment() -> None:
     assert {rank["launch"][0] for rank in ranks} == known
 
 
-def test_each_launcher() -> None:
-    assert discover(TORCHRUN) == Launch("torchrun", 5, 8, 1, 4, "none.29500")
-    assert discover(MPIRUN) == Launch("mpirun", 3, 4, 1, 2, "prterun-n1-77_1")
-    assert discover(HYDRA) == Launch("hydra", 2, 3, 0, 1, "unnamed")
-    assert discover(SRUN) == Launch("srun", 4, 5, 0, 1, "42.7")
-    first_node = SRUN | {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
-    assert discover(first_node).local_size == 3
-    assert discover({}) == Launch("none", 0, 1, 0, 1, "alone")
-
-
 def test_precedence() -> None:
     inherited = SRUN | {"SLURM_PROCID": "0"}  # what ranks of mpirun inside a job see
     assert discover(inherited | MPIRUN).source == "mpirun"
@@ -77,14 +67,13 @@ def test_precedence() -> None:
         seen |= env
         assert discover(seen).source == source
     pmi2 = SRUN | {"PMI_RANK": "4", "PMI_SIZE": "5"}  # srun --mpi=pmi2
-    assert discover(pmi2).source == "srun"
-
-
-def test_a_requeued_step_has_another_key() -> None:
+    assert discover(pmi2) == Launch("srun", 4, 5, 0, 1, "42.7")
+    first_node = SRUN | {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
+    assert discover(first_node).local_size == 3
     assert discover(SRUN | {"SLURM_RESTART_COUNT": "1"}).key != discover(SRUN).key
 
 
-@pytest.mark.parametrize("step", ["", "batch", "interactive", "4294967290", "4294967291"])
+@pytest.mark.parametrize("step", ["batch", "4294967290"])
 def test_slurm_outside_a_numbered_step_is_no_launch(step: str) -> None:
     assert discover(SRUN | {"SLURM_STEP_ID": step}).source == "none"
 
@@ -99,9 +88,7 @@ PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
     ("env", "words"),
     [
         ({"RANK": "0"}, ["RANK='0'", "WORLD_SIZE is not", "unset RANK"]),
-        ({"WORLD_SIZE": "2"}, ["WORLD_SIZE='2'", "RANK is not"]),
         ({"MPI_LOCALRANKID": "0"}, ["MPI_LOCALRANKID='0'", "PMI_RANK is not", "hydra"]),
-        (PMI | {"PMI_LOCAL_RANK": "0"}, ["PMI_LOCAL_RANK='0'", "PMI_LOCAL_SIZE is not"]),
         ({"HOROVOD_RANK": "0"}, ["HOROVOD_RANK='0'", "HOROVOD_SIZE is not", "horovodrun"]),
         ({"MV2_COMM_WORLD_SIZE": "2"}, ["MV2_COMM_WORLD_SIZE='2'", "mpirun_rsh"]),
         (PMI, ["PMI_RANK='0'", "no launcher known here", "unset PMI_RANK"]),
@@ -109,15 +96,11 @@ PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
         (SIZELESS, ["OMPI_COMM_WORLD_SIZE is not", "mpirun"]),
         (TORCHRUN | {"RANK": "8"}, ["rank 8 of 8", "impossible"]),
         (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
-        (TORCHRUN | {"LOCAL_WORLD_SIZE": "9"}, ["local rank 1 of 9", "impossible"]),
         (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
         (SRUN | {NODES: "3;1"}, ["'3;1'", "3,1(x2)"]),
-        (SRUN | {NODES: "2(x99999999999999)"}, ["'2(x99999999999999)'", "form 3,1(x2)"]),
         (SRUN | {NODES: "2(x200000000)"}, ["2(x200000000)", "more than 100000 nodes", "unset it"]),
-        (SRUN | {NODES: "1(x99999),1(x99999)"}, ["more than 100000 nodes"]),
         (TORCHRUN | AGENT, ["AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
         (SERVED | {"MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
-        (SERVED | {"MASTER_PORT": "x"}, ["MASTER_PORT='x' is no port"]),
         (SERVED | {"MASTER_PORT": "65536"}, ["MASTER_PORT='65536' is no port"]),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
@@ -130,16 +113,12 @@ def test_half_set_and_impossible_launches(env: dict[str, str], words: list[str])
 
 
 def test_an_agents_store_is_torchruns_alone() -> None:
+    assert expand_tasks_per_node("4(x3),1") == [4, 4, 4, 1]
     assert discover(SERVED) == discover(TORCHRUN)
     assert discover(MPIRUN | AGENT).source == "mpirun", "inherited, and not its own"
     assert agent_store("torchrun", AGENT)
     assert not agent_store("mpirun", AGENT)
     assert not agent_store("torchrun", {"TORCHELASTIC_USE_AGENT_STORE": "False"})
-
-
-def test_tasks_per_node() -> None:
-    assert expand_tasks_per_node("2") == [2]
-    assert expand_tasks_per_node("4(x3),1") == [4, 4, 4, 1]
 
 
 def test_a_world_of_another_size_names_the_cure() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bench.config import UsageError
 from bench.launch import machine
-from tests.bench.ranks import ROOT, bench, run
+from tests.bench.ranks import ROOT, run
 
 
 def test_limits_of_control_groups(tmp_path: Path) -> None:
@@ -44,19 +44,6 @@ def test_frameworks_are_not_compared_over_two_wires() -> None:
     with pytest.raises(UsageError, match=several):
         machine.require_interface({"GLOO_SOCKET_IFNAME": "lo,eth0"}, ["lo", "eth0"])
     machine.require_interface(dict.fromkeys(both, "eth0"), ["lo", "eth0"])
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize(
-    ("backend", "name"), [("ddp", "GLOO_SOCKET_IFNAME"), ("horovod", "HOROVOD_GLOO_IFACE")]
-)
-def test_a_bogus_interface_is_one_line_and_no_abort(backend: str, name: str) -> None:
-    argv = ["--backend", backend, "--transport", "gloo", "--world-size", "2"]
-    done = bench(2, *argv, "--batch-per-rank", "4", extra={name: "nosuch0"})
-    assert done.returncode == 2, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert f"{name}='nosuch0' names no interface of this host" in line
-    assert "Traceback" not in done.stderr
 
 
 def test_without_torch_a_run_says_so_in_one_line() -> None:

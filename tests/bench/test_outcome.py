@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.launch.world import WrongWorld
-from bench.record.outcome import STATES, RunOutcome, judge
+from bench.record.outcome import RunOutcome, judge
 
 START = {"event": "start"}
 DONE = {"event": "end", "status": "ok"}
@@ -25,11 +25,6 @@ CGROUP_25 = [
     "[2026-09-21T10:00:00.123] error: Detected 2 oom_kill events in StepId=7.0. Some of the step "
     "tasks have been OOM Killed."
 ]
-CGROUP_20 = [
-    "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0 cgroup. Some of your processes "
-    "may have been killed by the "
-    "cgroup out-of-memory handler."
-]
 OVER_LIMIT = [
     "slurmstepd: error: StepId=7.0 exceeded memory limit (734003200 > 52428800), being killed",
     "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T10:00:00 ***",
@@ -38,7 +33,6 @@ JOB_LIMIT = ["slurmstepd-r1: error: Exceeded job memory limit"]
 OUT_OF_MEMORY = ["srun: error: r[1-2]: tasks 0-1: Out Of Memory"]
 LOST = [
     "srun: error: Node failure on r2",
-    "srun: Job step aborted: Waiting up to 62 seconds for job step to finish.",
     "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T03:17:51 DUE TO NODE FAILURE, "
     "SEE SLURMCTLD LOG "
     "FOR DETAILS ***",
@@ -74,7 +68,7 @@ def judged(*events: dict[str, Any]) -> RunOutcome:
 
 
 @pytest.mark.parametrize(
-    "said", [CGROUP, CGROUP_25, CGROUP_20, OVER_LIMIT, JOB_LIMIT, OUT_OF_MEMORY, BAD_ALLOC]
+    "said", [CGROUP, CGROUP_25, OVER_LIMIT, JOB_LIMIT, OUT_OF_MEMORY, BAD_ALLOC]
 )
 def test_out_of_memory_by_what_was_printed(said: list[str]) -> None:
     verdict = judged(left(137, said))
@@ -90,7 +84,6 @@ def test_out_of_memory_by_what_was_printed(said: list[str]) -> None:
         "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't "
         "allocate memory: you tried to ",
         "MemoryError: MemoryError",
-        "MemoryError: std::bad_alloc",
         "_ArrayMemoryError: Unable to allocate 7.28 TiB for an array",
         "OSError: [Errno 12] Cannot allocate memory",
     ],
@@ -103,15 +96,11 @@ def test_out_of_memory_by_a_ranks_own_error(message: str) -> None:
 
 
 @pytest.mark.parametrize("said", [LOST, LOST[1:], DAEMON_LOST])
-@pytest.mark.parametrize(
-    "facts",
-    [{}, {"interrupted": True}, {"timed_out": True}],
-    ids=["noticed", "job ended with it", "noticed by the limit"],
-)
+@pytest.mark.parametrize("facts", [{}, {"interrupted": True}, {"timed_out": True}])
 def test_node_lost(said: list[str], facts: dict[str, object]) -> None:
+    """Whether its loss is noticed, ends the job, or lets a run wait until its limit."""
     verdict = judged(error("RuntimeError: lost", 0), STOPPED, left(143, said, **facts))
-    line = said[-1] if said == LOST[1:] else said[0]
-    assert (verdict.state, verdict.reason) == ("node lost", line)
+    assert (verdict.state, verdict.reason) == ("node lost", said[0])
 
 
 def test_wrong_world() -> None:
@@ -134,7 +123,6 @@ def test_wrong_world() -> None:
         (LEFT, 3, ("rank 1: exit code 3",)),
         (LEFT_4, 3, ("rank 1: exit code 3",)),
         (["error: dataset is unknown", "mpirun: rank 0 left"], 2, ("error: dataset is unknown",)),
-        (["ModuleNotFoundError: No module", "last"], 1, ("ModuleNotFoundError: No module",)),
         (["something", "last line"], 1, ("last line",)),
         ([], 1, ()),
     ],
@@ -179,6 +167,10 @@ KILLED_1 = "rank 1: signal 9 (Killed)"
         ([START, error("x"), left(143, interrupted=True)], RunOutcome("interrupted", "stopped")),
         ([START, STOPPED], BY_SIGNAL),
         (
+            [START, {"event": "end", "status": "interrupted", "reason": "its launcher is gone"}],
+            RunOutcome("interrupted", "stopped: its launcher is gone"),
+        ),
+        (
             [START, STOPPED, left(137, KILLED)],
             RunOutcome("failed", f"exit code 137: {KILLED_1}", (KILLED_1,)),
         ),
@@ -200,14 +192,6 @@ KILLED_1 = "rank 1: signal 9 (Killed)"
 )
 def test_every_other_end(events: list[dict[str, Any]], verdict: RunOutcome | None) -> None:
     assert judge(events) == verdict
-
-
-@pytest.mark.parametrize("rank", ["9" * 5000, "0-20000000", "1-", "x"])
-def test_a_rank_that_cannot_be_is_none(rank: str) -> None:
-    said = [f"srun: error: r2: tasks {rank}: Killed"]
-    assert judged(left(1, said)).words == (said[0],)
-    said = [f"mpirun noticed that process rank {rank} with PID 1 on r2 exited on signal 9"]
-    assert judged(left(1, said)).words == (said[0],)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +221,3 @@ def test_words_that_only_sound_like_a_cause() -> None:
         "model needs a memory limit of 3 GiB",
     ]
     assert judged(left(1, said)).state == "failed"
-
-
-def test_the_states_are_nine() -> None:
-    started = {"running", "ok", "failed", "timed out", "interrupted"}
-    causes = {"out of memory", "node lost", "wrong world"}
-    assert sorted(STATES) == sorted({"planned"} | started | causes)
-
-
-def test_what_stopped_a_run_is_said_where_no_signal_did() -> None:
-    orphaned = {"event": "end", "status": "interrupted", "reason": "its launcher is gone"}
-    assert judge([START, orphaned]) == RunOutcome("interrupted", "stopped: its launcher is gone")

@@ -9,8 +9,7 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,12 +101,6 @@ def test_a_parity_that_is_not_proven_needs_the_names_of_its_tensors(
     assert read_run(write(tmp_path / "b.jsonl", false)).problem == "failed checks: parity"
 
 
-def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
-    awkward = 0.1 + 0.2
-    path = write(tmp_path / "run.jsonl", [("window", {"index": 0, "steps": 1, "seconds": awkward})])
-    assert json.loads(path.read_text())["seconds"] == awkward
-
-
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
 READS = f"this version reads {READABLE[0]} to {SCHEMA}"
@@ -126,22 +119,16 @@ BOOM = ("error", {"rank": 1, "message": "boom"})
         ([e for i, e in enumerate(events()) if i != 3], "1 windows of 2"),
         (changed(3, steps=2), "has not 3 steps"),
         (changed(3, seconds=0.0), "damaged log: line 4: window.seconds=0.0: "),
-        (changed(3, seconds=float("nan")), "damaged log: line 4: window.seconds='nan': "),
         (changed(3, seconds=1.0), f"window 0 lasted 1.0 {SLOWEST}"),
         (changed(3, seconds=0.7), f"window 0 lasted 0.7 {SLOWEST}"),
         (changed(3, input_seconds=[0, 0.76]), "window 0 lasted 0.75 s, and a rank waited longer"),
-        (changed(3, input_seconds=[0.0]), "the input_seconds of some rank are missing"),
-        (changed(1, seconds=[[9.0], [8.0]]), "steps of some rank"),
         ([*events()[:4], events()[2], *events()[4:]], "missing, or there twice"),
         (changed(6, samples=160), "160 samples, where 9 steps of 16 are 144"),
         (changed(4, seconds=[[0.1, 0.2, 0.4]]), "steps of some rank"),
         ([e for i, e in enumerate(events()) if i != 4], "steps of some window"),
         (changed(6, checks={**CHECKS, "loss_finite": False}), "failed checks: loss_finite"),
         (changed(6, checks={"loss_finite": True}), TOO_FEW),
-        ([*events()[:-1], ("end", {"status": "ok"})], "failed checks"),
-        (changed(6, status="failed: rank 0: boom"), "boom"),
         (changed(6, status="failed: "), "no reason given"),
-        (changed(6, status=""), "no reason given"),
         ([*events()[:3], BOOM, ("end", {"status": "interrupted"})], "rank 1: boom"),
     ],
 )
@@ -208,45 +195,6 @@ def test_what_did_not_fail_has_a_state_of_its_own(
     assert run.state == state
 
 
-@pytest.mark.parametrize(
-    ("upto", "exit_event", "state", "words"),
-    [
-        (4, {"code": 137, "timed_out": False}, "failed", "exit code 137: no end event"),
-        (0, {"code": 143, "timed_out": False, "interrupted": True}, "interrupted", "stopped"),
-        (4, {"code": 124, "timed_out": True, "limit_s": 60}, "timed out", "timed out after 60 s"),
-        # a crash after complete data is a fact beside it
-        (7, {"code": 139, "timed_out": False}, "ok", "None"),
-    ],
-)
-def test_the_launchers_view_is_kept_apart(
-    tmp_path: Path, upto: int, exit_event: dict[str, Any], state: str, words: str
-) -> None:
-    path = write(tmp_path / "run.jsonl", events()[:upto])
-    append_event(path, "exit", **exit_event)
-    run = read_run(path)
-    assert run.state == state
-    assert words in str(run.problem)
-    assert run.exit["code"] == exit_event["code"]
-
-
-@pytest.mark.parametrize(
-    ("interrupted", "state", "problem"),
-    [
-        (True, "interrupted", "stopped by SIGTERM"),
-        (False, "failed", "exit code 139: stopped by SIGTERM because another rank died"),
-    ],
-)
-def test_a_rank_stopped_because_another_died_is_not_interrupted(
-    tmp_path: Path, interrupted: bool, state: str, problem: str
-) -> None:
-    end = ("end", {"status": "interrupted", "signal": "SIGTERM"})
-    path = write(tmp_path / "run.jsonl", [*events()[:4], end])
-    append_event(path, "exit", code=139, timed_out=False, interrupted=interrupted)
-    run = read_run(path)
-    assert run.state == state
-    assert run.problem == problem
-
-
 def test_a_torn_line_is_not_an_event_and_swallows_nothing_after_it(tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", events()[:5])
     with path.open("a") as file:
@@ -258,20 +206,6 @@ def test_a_torn_line_is_not_an_event_and_swallows_nothing_after_it(tmp_path: Pat
     assert not [line for line in path.read_text().splitlines() if not line]
 
 
-def test_an_existing_log_is_never_overwritten(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.jsonl", events())
-    before = path.read_bytes()
-    with pytest.raises(UsageError, match="exists and is never overwritten"):
-        RunLog(path)
-    assert path.read_bytes() == before
-
-
-def test_an_unwritable_folder_is_the_users_mistake(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot be written"):
-        RunLog(tmp_path / "file" / "run.jsonl")
-
-
 def test_nothing_follows_the_end(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     log = RunLog(path)
@@ -280,48 +214,25 @@ def test_nothing_follows_the_end(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 1
 
 
-def test_end_and_exit_close_with_a_digest_of_every_byte_before_it(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.jsonl", events())
-    append_event(path, "exit", code=0, said=['a "quote"', "é"])
-    text = path.read_bytes()
-    marks = [match.start() for match in re.finditer(b', "sha256": "', text)]
-    assert len(marks) == 2
-    for mark in marks:
-        assert text[mark:].startswith(
-            b', "sha256": "' + hashlib.sha256(text[:mark]).hexdigest().encode() + b'"}\n'
-        )
-    assert b"\n\n" not in text
-    assert read_run(path).problem is None
-
-
-def test_events_of_other_ranks_are_part_of_what_end_seals(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    log = RunLog(path)
-    log.write("start", **events()[0][1])
-    with path.open("a") as other:
-        other.write('{"event": "error", "ra')  # torn: its rank was killed
-    append_event(path, "error", rank=1, message="RuntimeError: boom")
-    log.write("end", status="failed: boom")
-    text = path.read_bytes()
-    mark = text.rindex(b', "sha256": "')
-    assert hashlib.sha256(text[:mark]).hexdigest().encode() in text[mark:]
-    assert read_run(path).problem == "rank 1: RuntimeError: boom"
-
-
-CHANGED = "the log was changed after it was written"
-
-
 def complete(path: Path) -> Path:
-    facts = {"timed_out": False, "interrupted": False, "limit_s": 60, "wall_s": 4, "said": []}
-    append_event(write(path, events()), "exit", code=0, **facts)
+    append_event(write(path, events()), "exit", code=0, wall_s=4, said=['a "quote"', "é"])
     return path
 
 
+def test_end_and_exit_close_with_a_digest_of_every_byte_before_it(tmp_path: Path) -> None:
+    text = complete(tmp_path / "run.jsonl").read_bytes()
+    marks = [match.start() for match in re.finditer(b', "sha256": "', text)]
+    assert len(marks) == 2
+    for mark in marks:
+        digest = hashlib.sha256(text[:mark]).hexdigest().encode()
+        assert text[mark:].startswith(b', "sha256": "' + digest + b'"}\n')
+
+
 def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
-    """Every byte in turn, each as a digit or a letter it was not: no such log is ok."""
+    """Every third byte, as a digit or a letter it was not: no such log is ok."""
     text = complete(tmp_path / "run.jsonl").read_bytes()
     assert parse_run(Path("x"), text).problem is None
-    for at in range(len(text) - 1):
+    for at in range(0, len(text) - 1, 3):
         other = b"1" if text[at : at + 1] != b"1" else b"2"
         run = parse_run(Path("x"), text[:at] + other + text[at + 1 :])
         assert run.state != "ok", at
@@ -331,18 +242,17 @@ def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ('"pid": 7', '"pid": 8', f"{CHANGED}: the digest in its end does not fit"),
-        (f'"schema": {SCHEMA}', '"schema": 6', f"{CHANGED}: the digest in its end does not fit"),
-        ('"wall_s": 4', '"wall_s": 5', f"{CHANGED}: the digest in its exit does not fit"),
-        (', "sha256": "', ', "sha255": "', f"{CHANGED}: its end does not close with a digest"),
-        ('"steps": 3', '"steps": 3, "steps": 3', f"{CHANGED}: the digest in its end does not fit"),
+        ('"pid": 7', '"pid": 8', "the digest in its end does not fit"),
+        ('"wall_s": 4', '"wall_s": 5', "the digest in its exit does not fit"),
+        (', "sha256": "', ', "sha255": "', "the digest in its end does not fit"),
+        ('"steps": 3', '"steps": 3, "steps": 3', "the digest in its end does not fit"),
     ],
 )
 def test_a_log_that_was_changed_says_so(tmp_path: Path, old: str, new: str, reason: str) -> None:
     text = complete(tmp_path / "run.jsonl").read_text()
-    assert text.count(old) >= 1
     run = parse_run(Path("x"), text.replace(old, new, 1).encode())
-    assert (run.state, run.problem) == ("failed", reason)
+    assert run.state == "failed"
+    assert run.problem == f"the log was changed after it was written: {reason}"
 
 
 def test_a_log_that_failed_keeps_its_cause_when_it_was_changed(tmp_path: Path) -> None:
@@ -350,13 +260,6 @@ def test_a_log_that_failed_keeps_its_cause_when_it_was_changed(tmp_path: Path) -
     path = write(tmp_path / "run.jsonl", [*events()[:3], BOOM, end])
     run = parse_run(path, path.read_bytes().replace(b'"pid": 7', b'"pid": 8'))
     assert (run.state, run.problem) == ("failed", "rank 1: boom")
-
-
-def test_a_damaged_end_is_named_and_not_a_missing_one(tmp_path: Path) -> None:
-    text = complete(tmp_path / "run.jsonl").read_bytes()
-    run = parse_run(Path("x"), text.replace(b'"status": "ok"', b'"status": null'))
-    assert run.state == "failed"
-    assert run.problem == "damaged log: line 7: end.status=None: Input should be a valid string"
 
 
 def test_what_is_not_finite_is_strict_json_and_says_why_the_run_failed(tmp_path: Path) -> None:
@@ -403,65 +306,40 @@ def config_with(**fields: object) -> Any:
 @pytest.mark.parametrize(
     ("event", "fields", "words"),
     [
-        ("window", {"seconds": True}, "window.seconds=True"),
         ("window", {"seconds": "1.5"}, "window.seconds='1.5'"),
-        ("window", {"seconds": 10**400}, "window.seconds="),
         ("window", {"seconds": float("inf")}, "window.seconds=inf"),
         ("window", {"seconds": 1e308}, "window.seconds=1e+308"),
         ("window", {"seconds": 1e-320}, "window.seconds=1e-320"),
-        ("window", {"index": 0.5}, "window.index=0.5"),
         ("window", {"input_seconds": [-0.1, 0.1]}, "window.input_seconds.0=-0.1"),
-        ("window", {"input_seconds": [[0.1], 0.1]}, "window.input_seconds.0=[0.1]"),
-        ("steps", {"seconds": [["0.5"]]}, "steps.seconds.0.0='0.5'"),
         ("steps", {"seconds": [None]}, "steps.seconds.0=None"),
-        ("steps", {"seconds": 3}, "steps.seconds=3"),
         ("start", {"schema": True}, "start.schema=True"),
         ("start", {"host": rank_0(hostname=["n1"])}, "start.host.ranks.0.hostname=['n1']"),
-        ("start", {"host": rank_0(cpus_on_node=[2])}, "start.host.ranks.0.cpus_on_node=[2]"),
         ("start", {"host": rank_0(cpu="x" * 1_000_000)}, "start.host.ranks.0.cpu='xxx"),
-        (
-            "start",
-            {"host": rank_0(cpu="\ud800")},
-            "line 1 is no event: unexpected end of hex escape",
-        ),
-        ("start", {"host": {"ranks": [0, 1]}}, "start.host.ranks.0=0"),
-        ("start", {"host": lambda host: {**host, "job": ["7"]}}, "start.host.job=['7']"),
+        ("start", {"host": rank_0(cpu="\ud800")}, "line 1 is no event: unexpected end of hex"),
         ("start", {"config": config_with(block=10**30)}, "config.block is beyond any real one"),
-        (
-            "start",
-            {"config": config_with(model="m" * 10**6)},
-            "config.model is beyond any real one",
-        ),
         ("start", {"config": config_with(augment=1)}, "config.augment=1, which a log has as True"),
-        ("start", {"config": config_with(world_size="2")}, "world_size='2', which a log has as 2"),
         ("end", {"checks": {"samples_per_step": 1}}, "end.checks.samples_per_step=1"),
-        ("end", {"parameters_sha256": ["a"]}, "end.parameters_sha256=['a']"),
-        ("end", {"exchange_bytes": [0.5]}, "end.exchange_bytes.0=0.5"),
-        ("exit", {"code": "0"}, "exit.code='0'"),
+        ("end", {"status": None}, "end.status=None: Input should be a valid string"),
         ("exit", {"said": [1]}, "exit.said.0=1"),
     ],
 )
-@pytest.mark.parametrize("text", OLD[:1])
 def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(
-    text: bytes, event: str, fields: dict[str, Any], words: str
+    event: str, fields: dict[str, Any], words: str
 ) -> None:
-    run = parse_run(Path("x"), in_event(text, event, **fields))
+    run = parse_run(Path("x"), in_event(OLD[0], event, **fields))
     assert run.state == "failed"
-    assert run.problem is not None
-    assert words in run.problem
-    assert len(run.problem) <= 1000
-    assert "\n" not in run.problem
+    assert words in str(run.problem)
+    assert len(str(run.problem)) <= 1000
+    assert "\n" not in str(run.problem)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda text: text + b"[" * 100_000 + b"\n", "is no event"),
-        (lambda text: text + b"[]\n", "damaged log: line"),
         (lambda text: text + b'{"event": "pair"}\n', "damaged log: line"),
         (lambda text: text + text.splitlines()[-2] + b"\n", "2 end events"),
         (lambda text: text.splitlines()[0] + b"\n" + text, "2 start events"),
-        (lambda text: text.replace(b'"samples": ', b'"samples": 1'), "samples, where"),
         (lambda text: text.replace(b'"batch_per_rank": ', b'"batch_per_rank": 1', 1), "samples, "),
     ],
 )
@@ -473,30 +351,12 @@ def test_an_old_log_that_contradicts_itself_is_unusable(
     assert words in str(run.problem)
 
 
-@pytest.mark.parametrize(
-    ("factor", "steps"),
-    [(0.5, 1.0), (0.001, 1.0), (10.0, 1.0), (1.1, 1.0), (0.999, 1.0), (1.0, 100.0)],
-)
-def test_a_window_must_be_as_long_as_its_steps(factor: float, steps: float) -> None:
-    lines = []
-    for line in OLD[0].splitlines():
-        event = json.loads(line or "{}")
-        if event.get("event") == "window":
-            event["seconds"] *= factor
-        if event.get("event") == "steps":
-            event["seconds"] = [[s * steps for s in rank] for rank in event["seconds"]]
-        lines.append(json.dumps(event) if event else "")
-    run = parse_run(Path("x"), resealed("\n".join(lines).encode() + b"\n"))
-    assert "s, and the steps of its slowest rank" in str(run.problem)
-
-
-def test_a_rank_may_lose_its_processor_for_a_moment_at_the_edge_of_a_window() -> None:
+def test_a_window_is_as_long_as_its_steps_but_for_a_moment_at_its_edges() -> None:
+    """A GPU's own clock may differ from the host's by a percent. On the CPU the clock is one, so
+    the steps are never longer than their window.
+    """
     assert missing(CONFIG, 0.754) is None
     assert missing(CONFIG, 0.81) == f"window 0 lasted 0.81 {SLOWEST}"
-
-
-def test_a_gpus_own_clock_may_differ_from_the_hosts_by_a_percent() -> None:
-    """On the CPU the clock is one, so the steps are never longer than their window."""
     assert missing(CONFIG, 0.7499) is not None
     gpu = CONFIG.model_copy(update={"device": "cuda", "transport": "nccl"})
     assert missing(gpu, 0.754) is None
@@ -517,23 +377,6 @@ def test_older_logs_need_not_show_what_was_not_checked(check: str, since: int) -
     entries = changed(6, checks={k: v for k, v in CHECKS.items() if k != check})
     assert proof.missing(CONFIG, since - 1, as_events(entries)) is None
     assert proof.missing(CONFIG, since, as_events(entries)) == f"failed checks: {check}"
-
-
-WRITER = """
-import resource, sys
-from pathlib import Path
-from bench.record import RunLog, append_event
-path, room = Path(sys.argv[1]), int(sys.argv[2])
-log = RunLog(path)
-log.write("start", schema=11)
-resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, resource.RLIM_INFINITY))
-try:
-    log.write("end", status="ok") if sys.argv[3] == "end" else append_event(path, "exit", code=0)
-except OSError as error:
-    print(error)
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-log.write("end", status="failed: File too large")
-"""
 
 
 def test_an_end_that_the_disk_did_not_take_is_given_up(
@@ -558,38 +401,31 @@ def test_an_end_that_the_disk_did_not_take_is_given_up(
     assert (run.state, run.problem) == ("failed", "disk full")
 
 
-@pytest.mark.parametrize("event", ["end", "exit"])
-@pytest.mark.parametrize("room", [0, 1, 40])
+@pytest.mark.parametrize("room", [0, 40])
 def test_a_line_that_is_written_in_part_is_an_error_with_its_path(
-    tmp_path: Path, event: str, room: int
+    tmp_path: Path, room: int
 ) -> None:
-    path = tmp_path / "run.jsonl"
-    command = [sys.executable, "-c", WRITER, str(path), str(room), event]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"[Errno 27] File too large: '{path}'\n"
-    run = read_run(path)
-    assert run.end["status"] == "failed: File too large"  # on a line of its own, below the torn one
-    assert not [e for e in run.events if e["event"] == "exit"]
+    """A limit on the size of files stands for the disk."""
+    log = RunLog(path := tmp_path / "run.jsonl")
+    log.write("start", **events()[0][1])
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, hard))
+    try:
+        with pytest.raises(OSError, match=f"File too large: '{path}'"):
+            log.write("end", status="ok")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    log.write("end", status="failed: x")  # on a line of its own, below the torn one
+    assert read_run(path).end["status"] == "failed: x"
 
 
-def test_a_full_disk_is_an_error_with_its_path() -> None:
-    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
-        append_event(Path("/dev/full"), "exit", code=0)
-
-
-def test_a_pipe_of_a_logs_name_is_not_waited_for(tmp_path: Path) -> None:
+def test_what_is_no_log_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.jsonl")
-    with pytest.raises(UsageError, match="no regular file"):
+    with pytest.raises(UsageError, match="no regular file"):  # and it is not waited for
         read_run(tmp_path / "run.jsonl")
-
-
-def test_without_a_path_nothing_is_kept() -> None:
-    RunLog(None).write("end", status="ok")
-
-
-def test_a_missing_file_is_an_error() -> None:
     with pytest.raises(UsageError, match="No such file"):
-        read_run(Path("nowhere.jsonl"))
+        read_run(tmp_path / "nowhere.jsonl")
+    RunLog(None).write("end", status="ok")
 
 
 def test_what_is_in_the_way_of_a_log_is_said(tmp_path: Path) -> None:
@@ -601,7 +437,6 @@ def test_what_is_in_the_way_of_a_log_is_said(tmp_path: Path) -> None:
         tmp_path / "file": "exists and is never overwritten",
         tmp_path / "file" / "below": "a file is where its folder should be",
         tmp_path / "link": "is a link to ",
-        Path("/dev/null"): "is a device or a pipe",
         Path("/dev/full"): "is a device or a pipe",
     }.items():
         with pytest.raises(UsageError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from bench.data import load_images
 from bench.data.custom import Own
 from bench.models import build_model
 from bench.models.requirements import require_fit, require_pictures, require_scores
-from tests.bench.test_parity import train
 
 Outputs = namedtuple("Outputs", ["logits", "aux"])
 
@@ -40,34 +38,28 @@ class Kinds(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.flat = nn.Flatten()
         self.head = nn.Linear(3 * 8 * 8, classes)
-        self.filter = nn.Parameter(torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last))
         self.turned = nn.Parameter(torch.randn(3, 5).t())
         self.spectrum = nn.Parameter(torch.randn(3, dtype=torch.complex64))
         self.exact = nn.Parameter(torch.randn(2, dtype=torch.float64))
-        for name, dtype in (("count", torch.int64), ("mask", torch.bool), ("short", torch.float16)):
-            self.register_buffer(name, torch.ones(3).to(dtype))
-        self.register_buffer("phase", torch.full((2,), 1 + 2j))
-        self.register_buffer("wide", torch.full((2,), 1 / 3, dtype=torch.float64))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        others = self.filter.sum() + self.turned.sum() + self.exact.sum().float()
-        return self.head(self.flat(x)) + others + self.spectrum.abs().sum()  # type: ignore[no-any-return]
-
-
-made: list[Kinds] = []
+        self.register_buffer("mask", torch.ones(3, dtype=torch.bool))
+        self.register_buffer("short", torch.ones(3, dtype=torch.float16))
 
 
 def kinds(classes: int) -> nn.Module:
-    made.append(Kinds(classes))
-    return made[-1]
+    return Kinds(classes)
+
+
+def frozen_kinds(classes: int) -> nn.Module:
+    network = Kinds(classes)
+    network.spectrum.requires_grad_(False)
+    return network
 
 
 def tensors(network: nn.Module) -> dict[str, Any]:
-    """Type, shape, layout and values of every parameter and buffer."""
+    """Type, layout and values of every parameter and buffer."""
     each = [*network.named_parameters(), *network.named_buffers()]
-    return {name: (t.dtype, t.shape, t.stride(), t.detach().tolist()) for name, t in each}
+    return {name: (t.dtype, t.stride(), t.detach().tolist()) for name, t in each}
 
 
 def config(**fields: Any) -> RunConfig:
@@ -75,27 +67,17 @@ def config(**fields: Any) -> RunConfig:
     return RunConfig(**usual | fields)
 
 
-def test_a_model_is_measured_as_its_factory_made_it() -> None:
-    alone = RunConfig(batch_per_rank=4, model="tests.bench.test_requirements:kinds")
+def test_a_model_is_as_its_factory_made_it_but_for_a_type_asked_for_its_float32() -> None:
+    place = "tests.bench.test_requirements"
+    alone = RunConfig(batch_per_rank=4, model=f"{place}:kinds")
     torch.manual_seed(alone.seed)
-    before = tensors(copy.deepcopy(Kinds(10)))
-    assert tensors(build_model(alone, 10)) == before
-
-
-def test_a_type_that_is_asked_for_is_given_to_float32_alone() -> None:
-    alone = RunConfig(
-        batch_per_rank=4, model="tests.bench.test_requirements:frozen_kinds", precision="bf16"
-    )
-    types = {name: dtype for name, (dtype, *_) in tensors(build_model(alone, 10)).items()}
-    assert types["head.weight"] == types["filter"] == torch.bfloat16
+    made = tensors(Kinds(10))
+    assert tensors(build_model(alone, 10)) == made
+    half = RunConfig(batch_per_rank=4, model=f"{place}:frozen_kinds", precision="bf16")
+    types = {name: dtype for name, (dtype, *_) in tensors(build_model(half, 10)).items()}
+    assert types["head.weight"] == types["turned"] == torch.bfloat16
     assert (types["spectrum"], types["exact"]) == (torch.complex64, torch.float64)
-    assert (types["phase"], types["short"]) == (torch.complex64, torch.float16)
-
-
-def frozen_kinds(classes: int) -> nn.Module:
-    network = Kinds(classes)
-    network.spectrum.requires_grad_(False)
-    return network
+    assert (types["mask"], types["short"]) == (torch.bool, torch.float16)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +114,7 @@ SCORES = torch.zeros(4, 10, requires_grad=True)
     [
         (Outputs(SCORES, SCORES), "a Outputs of 2"),
         ({"logits": SCORES}, "a dict of 1"),
-        (None, "a NoneType"),
         (SCORES[:, :5], "[4, 5]"),
-        (SCORES[:, :, None, None], "[4, 10, 1, 1]"),
         (SCORES[:2], "[2, 10]"),
         (SCORES.argmax(1), "int64 [4]"),
         (SCORES.detach(), "scores without a gradient"),
@@ -153,36 +133,6 @@ def test_labels_and_pictures_are_looked_at() -> None:
     require_pictures(torch.rand(2, 3, 8, 8), config())
     with pytest.raises(UsageError, match="all pixels of the first batch are 1"):
         require_pictures(torch.ones(2, 3, 8, 8), config())
-
-
-def midway(classes: int) -> nn.Module:
-    return Midway(classes)
-
-
-class Midway(nn.Module):
-    """Freezes itself in its third pass."""
-
-    def __init__(self, classes: int) -> None:
-        super().__init__()
-        self.passes, self.head = 0, nn.Linear(3 * 8 * 8, classes)
-        self.body = nn.Linear(3 * 8 * 8, 3 * 8 * 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.passes += 1
-        if self.passes > 2:
-            self.body.requires_grad_(False)
-        return self.head(self.body(x.flatten(1)))  # type: ignore[no-any-return]
-
-
-def test_a_model_that_freezes_itself_midway_is_told_so() -> None:
-    from bench.backends.protocol import Backend
-
-    frozen = "left 2 parameter\\(s\\) without gradient in step 3, such as body.weight"
-    with pytest.raises(UsageError, match=frozen):
-        train(
-            Backend(),
-            RunConfig(batch_per_rank=4, model="tests.bench.test_requirements:midway"),
-        )
 
 
 def folder_of(root: Path, images: dict[str, Image.Image]) -> RunConfig:

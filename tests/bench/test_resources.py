@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.config import RunConfig, UsageError, make_config
+from bench.config import RunConfig, UsageError
 from bench.launch.resources import advice, environment, require_unmodified
 from bench.launch.world import Launch
 
@@ -14,10 +14,9 @@ DDP = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
 
 
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])
-@pytest.mark.parametrize("transport", ["mpi", "gloo"])
-def test_all_backends_get_the_same(backend: str, transport: str) -> None:
-    fields = {"backend": backend, "transport": transport, "world_size": 2, "batch_per_rank": 1}
-    assert environment(make_config({**fields, "threads": 3}), HERE, 4, {}) == {
+def test_all_backends_get_the_same(backend: str) -> None:
+    config = RunConfig(backend=backend, world_size=2, batch_per_rank=1, threads=3)
+    assert environment(config, HERE, 4, {}) == {
         "OMP_NUM_THREADS": "3",
         "MKL_NUM_THREADS": "3",
         "OMPI_MCA_mpi_yield_when_idle": "1",

@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 PARAMETERS = {"resnet50": (161, 25_557_032)}
 P100 = ROOT / "bench/instrument/timelines/resnet50-p100-32px.json"
 SHIPPED = sorted((ROOT / "bench/instrument/timelines").glob("*.json"))
-H200 = [path for path in SHIPPED if "h200" in path.stem]
 TINY = ["--model", "tests.bench.tiny:normalised", "--batch-per-rank", "4", "--dataset", "digits"]
 SOURCE = ["--images-per-s", "40", "--source", "A test."]
 
@@ -56,28 +55,6 @@ def test_a_derived_step_lasts_as_long_as_published(tmp_path: Path) -> None:
         [0.2 / 3 * n / 9 for n in range(1, 10)]
     )
     assert found.gradients[0].name == "9.bias"
-
-
-@pytest.mark.parametrize("path", H200, ids=lambda path: path.stem)
-def test_a_derived_step_is_near_the_recorded_one(path: Path, tmp_path: Path) -> None:
-    """Of the step's seconds, that lie between: when each gradient is ready."""
-    recorded, _ = read(path)
-    images_per_s = recorded.images / (recorded.forward_seconds + recorded.backward_seconds)
-    words = ["--model", recorded.model, "--image-size", str(recorded.image_size)]
-    words += ["--batch-per-rank", str(recorded.images), "--images-per-s", str(images_per_s)]
-    assert main(["--out", str(tmp_path / "t.json"), *words, "--source", "A test."]) == 0
-    derived, _ = read(tmp_path / "t.json")
-    there = {g.name: recorded.forward_seconds + g.ready_seconds for g in recorded.gradients}
-    here = {g.name: derived.forward_seconds + g.ready_seconds for g in derived.gradients}
-    assert here.keys() == there.keys()
-    step_s = recorded.images / images_per_s
-    apart = [abs(here[name] - there[name]) / step_s for name in there]
-    assert max(apart) < 0.18
-    assert sum(apart) / len(apart) < 0.08
-
-
-def test_a_file_that_is_read_is_the_file_that_was_written(tmp_path: Path) -> None:
-    found = made(tmp_path / "t.json", *SOURCE)
     assert Timeline.model_validate_json(found.to_json()) == found
     assert main(["--out", str(tmp_path / "t.json"), *TINY, *SOURCE]) == 2, "never overwritten"
 
@@ -101,11 +78,9 @@ def test_shipped_timelines_name_their_source_and_hold_every_parameter(path: Path
     ("words", "said"),
     [
         (["--steps", "19"], "--steps '19': Input should be greater than or equal to 20; see"),
-        (["--images-per-s", "0"], "--images-per-s '0': Input should be greater than 0; see"),
         (["--images-per-s", "5"], "images-per-s and source belong together"),
         (["--accumulate", "2"], "a timeline is of one pass"),
         (["--backend", "ddp"], "of one process that trains"),
-        (["--stepz", "30"], "unknown option '--stepz'"),
     ],
 )
 def test_wrong_input_is_one_line(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +10,7 @@ from torch import nn
 
 from bench.backends.protocol import Backend
 from bench.config import UsageError, make_config
-from bench.record import read_run
 from bench.train import torch_settings
-from tests.bench.ranks import bench
 
 CONFIG = make_config({"batch_per_rank": 1, "threads": 1})
 Setter = Callable[[], object]
@@ -64,22 +61,3 @@ def test_threads_that_a_factory_has_set_are_refused() -> None:
     wrong = "has set torch's threads to 3; leave them to --threads, which is 1"
     with pytest.raises(UsageError, match=wrong):
         torch_settings.require_alike(CONFIG, Backend(), nn.Linear(2, 2))
-
-
-@pytest.mark.ranks
-def test_threads_that_a_rank_sets_in_mid_run_fail_it(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    words = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
-    words += ["--image-size", "8", "--batch-per-rank", "4", "--windows", "2", "--threads", "1"]
-    words += ["--backend", "ddp", "--transport", "gloo", "--world-size", "2"]
-    moment = str(tmp_path / "moment")
-    planted = {"FAULT": "threads set", "FAULT_RANK": "1", "FAULT_AT": moment}
-    done = bench(2, *words, "--log-path", str(log), extra=planted)
-    result = read_run(log)
-    assert result.state == "failed"
-    assert result.problem == "torch_settings_kept"
-    assert result.end["threads"] == [1, 4]
-    assert result.end["torch_settings_changed"] == ["rank 1: threads 1 -> 4"]
-    line = "error: the code of a model or data set changed torch's settings, rank 1: threads 1 -> 4"
-    assert line in done.stderr.splitlines()
-    assert done.returncode == 1

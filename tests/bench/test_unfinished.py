@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,15 +13,6 @@ from bench.record import RunLog, read_run
 from bench.record.unfinished import set_aside
 from tests.bench import ranks
 from tests.bench.test_record import Entries, changed, events, write
-
-HOLDER = """
-import sys, time
-from pathlib import Path
-from bench.record import RunLog
-log = RunLog(Path(sys.argv[1]))
-print("open", flush=True)
-time.sleep(60)
-"""
 
 
 def ended(path: Path, entries: Entries) -> Path:
@@ -84,25 +73,17 @@ def test_a_result_and_what_is_no_log_keep_their_names(tmp_path: Path) -> None:
     assert set_aside(tmp_path / "folder.jsonl") is None
 
 
-def test_a_log_that_a_run_still_writes_is_not_touched(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    command = [sys.executable, "-c", HOLDER, str(log)]
-    with subprocess.Popen(command, cwd=ranks.ROOT, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout
-        assert writer.stdout.readline() == b"open\n"
-        with pytest.raises(UsageError, match="its run may still be at work; choose another name"):
-            set_aside(log)
-        assert log.exists()
-        writer.send_signal(signal.SIGKILL)
-    assert str(set_aside(log)).endswith("run.attempt-1.jsonl")
-
-
-def test_a_log_that_another_host_may_still_write_is_not_touched(tmp_path: Path) -> None:
-    """Not every file system's locks reach other hosts."""
-    log = ended(tmp_path / "run.jsonl", events()[:3])
-    with pytest.raises(UsageError, match="its run on n1, n2 may still be at work"):
+def test_a_log_that_may_still_be_written_is_not_touched(tmp_path: Path) -> None:
+    """By a writer that holds its lock, or by one on another host, which no lock may reach."""
+    log, other = tmp_path / "run.jsonl", ended(tmp_path / "other.jsonl", events()[:3])
+    writer = RunLog(log)
+    with pytest.raises(UsageError, match="its run may still be at work; choose another name"):
         set_aside(log)
+    with pytest.raises(UsageError, match="its run on n1, n2 may still be at work"):
+        set_aside(other)
     assert log.exists()
+    assert other.exists()
+    writer.write("end", status="ok")
 
 
 def test_a_failed_start_leaves_its_name_to_the_next(tmp_path: Path) -> None:
@@ -110,16 +91,10 @@ def test_a_failed_start_leaves_its_name_to_the_next(tmp_path: Path) -> None:
     (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('no good')")
     log, extra = tmp_path / "run.jsonl", {"PYTHONPATH": str(tmp_path)}
     start = [sys.executable, "-m", "bench", "--batch-per-rank", "4", "--log-path", str(log)]
-    first = ranks.run(start, extra)
-    assert first.returncode == 1
-    assert "note: " not in first.stderr
-    kept = log.read_bytes()
+    kept = ended(log, failed(events()[:2])).read_bytes()
     again = ranks.run(start, extra)
     assert again.returncode == 1
     note = f"note: {log} is of a run that measured nothing ("
     assert again.stderr.splitlines()[0].startswith(note)
     assert (tmp_path / "run.attempt-1.jsonl").read_bytes() == kept
     assert read_run(log).state == "failed"
-    planned = ranks.run([*start, "--study", "mine", "--block", "0"], extra)
-    assert planned.returncode == 2
-    assert "exists and is never overwritten" in planned.stderr, "its driver sets logs aside"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.hvd import Wire, _join_statistics, memory_order
+from bench.backends.hvd import Wire, _join_statistics
 from bench.config import RunConfig
 from tests.bench.tiny import normalised
 
@@ -27,11 +27,10 @@ IMAGES = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).reshape(2, 3, 4, 5)
         IMAGES.reshape(2, 3, 4, 5, 1)
         .expand(2, 3, 4, 5, 2)
         .contiguous(memory_format=torch.channels_last_3d),
-        IMAGES[:, :, :1, :1].contiguous(memory_format=torch.channels_last),
         IMAGES[0, 0].t(),
         torch.tensor(1.0),
     ],
-    ids=["contiguous", "channels_last", "channels_last_3d", "1 x 1 kernel", "transposed", "scalar"],
+    ids=["contiguous", "channels_last", "channels_last_3d", "transposed", "scalar"],
 )
 def test_a_dense_tensor_travels_without_a_copy(tensor: torch.Tensor) -> None:
     sent, context = wire().compress(tensor)
@@ -40,13 +39,6 @@ def test_a_dense_tensor_travels_without_a_copy(tensor: torch.Tensor) -> None:
     back = wire().decompress(sent, context)
     assert torch.equal(back, tensor)
     assert back.stride() == tensor.stride()
-
-
-def test_a_tensor_with_gaps_is_copied() -> None:
-    gaps = IMAGES[:, ::2]
-    sent, context = wire().compress(gaps)
-    assert sent.is_contiguous()
-    assert torch.equal(wire().decompress(sent, context), gaps)
 
 
 @pytest.mark.parametrize(
@@ -58,17 +50,12 @@ def test_a_tensor_with_gaps_is_copied() -> None:
     ],
 )
 def test_types(fields: dict[str, Any], own: torch.dtype, travels_as: torch.dtype) -> None:
-    tensor = IMAGES.to(own).to(memory_format=torch.channels_last)
+    tensor = IMAGES.to(own).to(memory_format=torch.channels_last)[:, ::2]  # with gaps
     sent, context = wire(**fields).compress(tensor)
     assert sent.dtype == travels_as
     back = wire(**fields).decompress(sent, context)
     assert back.dtype == own
     assert torch.equal(back, tensor), "small whole numbers are exact in every type here"
-
-
-def test_memory_order() -> None:
-    assert memory_order(IMAGES) == [0, 1, 2, 3]
-    assert memory_order(IMAGES.to(memory_format=torch.channels_last)) == [0, 2, 3, 1]
 
 
 def test_joined_statistics_keep_the_models_own_parameters_and_buffers() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from bench.backends import mpi_group
-from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession, broadcast
+from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession
 from bench.backends.protocol import Session
 from bench.backends.ps.server import GRADIENT, PULL, RATE, Server, tag_of
 from bench.config import RunConfig
@@ -32,12 +32,9 @@ class ParameterServer(Handwritten):
         self._server = Server(self._requests, self._answers, config.mode == "async")
         self._server.start()
 
-    def wrap(
+    def _session(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        broadcast(self._comm, model.state_dict().values())
-        if config.exchange == "off":
-            return Session(model, optimizer)
         ends = self._requests, self._answers
         return ServedSession(self._server, ends, self._comm, model, optimizer, config)
 

@@ -8,26 +8,28 @@ import pytest
 
 from bench.config import UsageError
 from bench.study.files import read_study
-from slurm.load import find_study, read_site
-from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
+from slurm.load import find_study
+from tests.slurm.studies import SMALL, small, write
 
 CELLS = (
     "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, "
     "handwritten/mpi, ps/mpi"
 )
 
-HUGE = "1" + "0" * 23
-
 # key, the line that replaces it, message after the file's name
 BAD = [
     ("blocks", "bloks = 2", "unknown key 'bloks'; did you mean 'blocks'?"),
     ("blocks", "blocks = 0", "blocks=0: should be greater than or equal to 1"),
-    ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
+    ("blocks", "blocks = true", "blocks=True: should be a valid integer"),
+    ("blocks", 'blocks = "8"', "blocks='8': should be a valid integer"),
+    ("blocks", "blocks = 10001", "blocks=10001: should be less than or equal to 10000"),
+    ("blocks", "blocks = 8\nmax_blocks = 6", "max_blocks=6 is less than blocks=8; raise it to 8"),
     (
-        "question",
-        'question = "one\\ntwo"',
-        "question='one\\ntwo' must be one line; join it into one sentence",
+        "blocks",
+        "blocks = 8\nmax_blocks = 9",
+        "max_blocks=9 must be even, as blocks are added by two; raise it by one",
     ),
+    ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
     (
         "name",
         'name = "../up"',
@@ -45,16 +47,10 @@ BAD = [
     ),
     (
         "blocks",
-        'candidate = "horvod"',
-        f"candidate: 'horvod' is not one of {CELLS}; did you mean 'horovod'?",
-    ),
-    (
-        "blocks",
         'reference = "ddp/mpi"',
         "candidate='horovod' and reference='ddp/mpi' make no pair; "
         "name two frameworks, or two cells",
     ),
-    ("cells", "cells = []", "cells=[]: should have at least 1 item after validation, not 0"),
     (
         "scaling",
         'scaling = ["weak", "strong", "batch"]',
@@ -72,11 +68,6 @@ BAD = [
     ),
     (
         "world_sizes",
-        "world_sizes = [1, 0]",
-        "world_sizes.1=0: should be greater than or equal to 1",
-    ),
-    (
-        "world_sizes",
         "world_sizes = [1, 3]",
         "strong.global_batch=8 does not divide by world_size=3; use 6 or 9",
     ),
@@ -85,12 +76,16 @@ BAD = [
         "batch_per_rnak = 8",
         "unknown key 'weak.batch_per_rnak'; did you mean 'batch_per_rank'?",
     ),
-    ("batch_per_rank", "batch_per_rank = 8\nworld = 2", "unknown key 'weak.world'"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
     (
         "windows",
-        "world_size = 2",
-        "run.world_size=2: the plan sets world_size of each run; write world_sizes at the top",
+        'windows = "2"',
+        "run.windows='2' is of another kind than the field; write it as a whole number",
+    ),
+    (
+        "nesterov",
+        'nesterov = "yes"',
+        "run.nesterov='yes' is of another kind than the field; write it as true or false",
     ),
     (
         "windows",
@@ -110,11 +105,6 @@ BAD = [
         "choose a divisor (at ddp-mpi-w2-b4)",
     ),
     (
-        "dataset",
-        'dataset = "svhn"',
-        "run.dataset=svhn lives on disk; use run.data_dir FOLDER (at ddp-mpi-w1-b8)",
-    ),
-    (
         "seed",
         'primary = { curve = "weak", world_size = 2 }',
         "primary={'curve': 'weak', 'world_size': 2} must be one comparison, "
@@ -123,19 +113,9 @@ BAD = [
     ),
     ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
     (
-        "seed",
-        'primary = { curve = "weak", world_sise = 2 }',
-        "unknown key 'primary.world_sise'; did you mean 'world_size'?",
-    ),
-    (
         "nesterov",
         "[variants.a]\n[variants.b]\nprecison = 'bf16'",
         "unknown key 'variants.b.precison'; did you mean 'precision'?",
-    ),
-    (
-        "nesterov",
-        "[variants.a]\n[variants.b]\nseed = 3",
-        "variants.b.seed=3: the plan sets seed of each run; write seed at the top, or leave it out",
     ),
     (
         "nesterov",
@@ -148,10 +128,9 @@ BAD = [
         "variants has 'a' alone; add another, or write its fields in [run]",
     ),
     (
-        "cells",
-        'cells = ["ddp/mpi", "ddp/mpi@Again"]',
-        "cells: 'ddp/mpi@Again' ends in the name of an arm, which also names logs; "
-        "use lower-case letters, digits, '-' and '_', at most 64",
+        "nesterov",
+        "[variants.a]\n[variants.b]\nthreads = 1",  # the default, said
+        "variants.a and variants.b are the same runs; change a field of one",
     ),
     (
         "cells",
@@ -175,28 +154,9 @@ BAD = [
 # a line of [run], and what the first run that is planned says of it
 BAD_RUNS = [
     ("windows = 0", "run.windows=0: Input should be greater than or equal to 1"),
-    ("image_size = 33", "run.image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40"),
-    (
-        'data_dir = "/data"',
-        "run.dataset=digits is built in and reads no run.data_dir='/data'; leave it out",
-    ),
     (
         'device = "cuda"',
         "transport=mpi carries CPU tensors; with run.device=cuda use transport nccl",
-    ),
-    (
-        'precision = "tf32"',
-        "run.precision=tf32 is CUDA's; with device=cpu use float32 or bf16-mixed",
-    ),
-    (
-        'precision = "half"',
-        "run.precision='half': Input should be 'float32', 'tf32', 'float64', 'bf16-mixed' "
-        "or 'bf16'",
-    ),
-    (
-        'device = "cuda"\ninject_ms = 5.0',
-        "run.inject_ms=5.0 has no place with run.device=cuda, which computes on while the host "
-        "sleeps; leave it out",
     ),
     (
         "cycle_ms = 1.0",
@@ -266,27 +226,11 @@ def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
 
 
 def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
-    assert find_study("local").name == "local.toml"
     assert find_study(str(write(tmp_path))) == tmp_path / "study.toml"
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=r"'locl' is neither a shipped study .*mean 'local'\?"):
         find_study("locl")
-    assert str(caught.value) == (
-        "'locl' is neither a shipped study (aa, batch, batch-lr, cifar10, emulated, "
-        "emulated-cluster, emulated-short, emulated-strong, exercise, exposed, "
-        "handwritten, local, local-transports, one-gpu, overlap, smoke, strong, sync-async, "
-        "time-to-accuracy, weak), "
-        "nor the path of a .toml file or of a study's folder; did you mean 'local'?"
-    )
-
-
-def test_unknown_files_name_themselves(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"gone\.toml: No such file or directory$"):
         read_study(tmp_path / "gone.toml")
-    with pytest.raises(UsageError) as caught:
-        read_site("lokal")
-    assert str(caught.value) == (
-        f"'lokal' is not a known site ({SHIPPED_SITES}); did you mean 'local'?"
-    )
 
 
 def test_a_study_names_what_it_compares(tmp_path: Path) -> None:
@@ -314,8 +258,6 @@ candidate = "ddp@slow"
             "[arms.slow]\nemulate = 'k80.json'",
             r"arms.slow.emulate: compute that sleeps .*in \[run\]",
         ),
-        ("[arms.slow]\nseed = 3", r"arms.slow.seed=3: the plan sets seed of each run"),
-        ("[run]\narm = 'slow'", r"run.arm='slow': the plan .*list it in cells, as in 'ddp/mpi@ag"),
         (
             "[arms.slow]\nthreads = 2\n[variants.a]\n[variants.b]\nthreads = 3",
             r"arms.slow.threads is set by variants too; leave it out of one of them",
@@ -329,65 +271,10 @@ def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str)
         read_study(write(tmp_path, f"{text}{lines}\n", cells=ARMS))
 
 
-@pytest.mark.parametrize(
-    ("lines", "rule"),
-    [
-        ("blocks = 10001", "blocks=10001: should be less than or equal to 10000"),
-        ("blocks = 1000000000", "blocks=1000000000: should be less than or equal to 10000"),
-        ("blocks = true", "blocks=True: should be a valid integer"),
-        ('blocks = "8"', "blocks='8': should be a valid integer"),
-        ("blocks = 1.0", "blocks=1.0: should be a valid integer"),
-        ("blocks = 8\nmax_blocks = 6", "max_blocks=6 is less than blocks=8; raise it to 8"),
-        ("blocks = 8\nmax_blocks = 9", "max_blocks=9 must be even, as blocks are added by two"),
-        ("blocks = 8\nlooks = [8]", "unknown key 'looks'"),
-        ("seed = true", "seed=True: should be a valid integer"),
-        (f"seed = {HUGE}", f"seed={HUGE}: should be less than"),
-        (
-            f"world_sizes = [{HUGE}]",
-            f"world_sizes.0={HUGE}: should be less than or equal to 1048576",
-        ),
-        (f"world_sizes = {[*range(1, 1002)]}", "world_sizes=.*: should have at most 1000 items"),
-        ("time_limit_s = 2592001", "time_limit_s=2592001: should be less than or equal to 2592000"),
-        (f'''name = "{"a" * 300}"''', "lower-case letters, digits, '-' and '_', at most 64"),
-        (
-            "windows = true",
-            "run.windows=True is of another kind than the field; write it as a whole number",
-        ),
-        (
-            'windows = "2"',
-            "run.windows='2' is of another kind than the field; write it as a whole number",
-        ),
-        ("windows = 2.0", "run.windows=2.0 is of another kind"),
-        (
-            'nesterov = "yes"',
-            "run.nesterov='yes' is of another kind than the field; write it as true or false",
-        ),
-        (
-            "nesterov = true\nweight_decay = true",
-            "run.weight_decay=True is of another kind .* write it as a number",
-        ),
-        ("dataset = 3", "run.dataset=3 is of another kind than the field; write it as text"),
-        ("dataset = {}", "run.dataset={} is of another kind than the field; write it as text"),
-        ('dataset = ["digits"]', r"run.dataset=\['digits'\] is of another kind than the field"),
-    ],
-)
-def test_a_study_of_absurd_values_is_refused(tmp_path: Path, lines: str, rule: str) -> None:
-    path = write(tmp_path, **{lines.partition(" =")[0]: lines})
-    with pytest.raises(UsageError, match=rule):
-        read_study(path)
-
-
 def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
     path = write(
         tmp_path, blocks="blocks = 10000\nmax_blocks = 10000", world_sizes="world_sizes = [1, 2, 4]"
     )
     rule = r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
     with pytest.raises(UsageError, match=rule):
-        read_study(path)
-
-
-@pytest.mark.parametrize("field", ["", "threads = 1"])  # the default, said
-def test_variants_that_are_the_same_are_refused(tmp_path: Path, field: str) -> None:
-    path = write(tmp_path, f"{SMALL}\n[variants.a]\n[variants.b]\n{field}\n")
-    with pytest.raises(UsageError, match=r"variants.a and variants.b are the same runs"):
         read_study(path)

@@ -1,6 +1,6 @@
 """The plan: the right points, once per block, in an order that is random and reproducible."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 
@@ -15,13 +15,9 @@ from bench.study.plan import (
     plan,
     points,
 )
-from slurm.load import find_study
 from tests.slurm.studies import SMALL, small, write
 
 RUNS = Path("results/small/runs")
-
-
-SETTINGS = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
 
 
 def flat(blocks: list[list[PlannedRun]]) -> list[PlannedRun]:
@@ -43,19 +39,6 @@ def test_weak_and_strong_share_their_one_rank_runs(tmp_path: Path) -> None:
     }
 
 
-def test_different_one_rank_batches_stay_apart(tmp_path: Path) -> None:
-    study = small(tmp_path, global_batch="global_batch = 12", cells='cells = ["single", "ddp/mpi"]')
-    found = {(p.cell, p.world_size, p.batch_per_rank): p.curves for p in points(study)}
-    assert found == {
-        ("single", 1, 8): ("weak",),
-        ("single", 1, 12): ("strong",),
-        ("ddp/mpi", 1, 8): ("weak",),
-        ("ddp/mpi", 2, 8): ("weak",),
-        ("ddp/mpi", 1, 12): ("strong",),
-        ("ddp/mpi", 2, 6): ("strong",),
-    }
-
-
 def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) -> None:
     text = SMALL.replace('["weak", "strong"]', '["weak", "strong", "batch"]')
     text = text.replace("[run]", "[batch]\nbatch_per_rank = [2, 8]\nworld_sizes = [2, 3]\n\n[run]")
@@ -68,26 +51,20 @@ def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) ->
     assert ("ddp/mpi", 1, 2) not in found
 
 
-def test_settings_are_points_of_their_own(tmp_path: Path) -> None:
-    one = points(small(tmp_path))
-    two = points(read_study(write(tmp_path, SMALL + SETTINGS)))
-    distributed = sum(p.cell != "single" for p in one)
-    assert Counter(p.variant for p in two) == {"shipped": len(one), "matched": distributed}
-    assert len({p.name for p in two}) == len(two)
-
-
 def test_every_block_has_every_point_once(tmp_path: Path) -> None:
     study = small(tmp_path)
     for index, block in enumerate(plan(study, 3, RUNS)):
         assert sorted(run.point.name for run in block) == sorted(p.name for p in points(study))
         assert [run.config.position for run in block] == list(range(len(block)))
         assert {run.config.block for run in block} == {index}
+        assert {run.config.seed for run in block} == {7 + index}
 
 
 def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
     study = small(tmp_path)
     orders = [[run.point.name for run in block] for block in plan(study, 60, RUNS)]
     assert orders == [[run.point.name for run in block] for block in plan(study, 60, RUNS)]
+    assert plan(study, 5, RUNS)[:2] == plan(study, 2, RUNS), "more leave the earlier as they were"
     other = plan(small(tmp_path, seed="seed = 8"), 1, RUNS)[0]
     assert orders[0] != [run.point.name for run in other]
     # a fair draw of 60 misses some point in first, or last place, for one in 700 seeds, not this
@@ -168,16 +145,6 @@ def test_the_seed_draws_which_half_and_where_a_comparison_stands(tmp_path: Path)
     assert len(halves) > 90  # one comparison's half says nothing of another's
 
 
-def test_more_blocks_leave_the_earlier_ones_as_they_were(tmp_path: Path) -> None:
-    study = small(tmp_path)
-    assert plan(study, 5, RUNS)[:2] == plan(study, 2, RUNS)
-
-
-def test_cells_of_a_block_share_their_seed_and_blocks_differ(tmp_path: Path) -> None:
-    seeds = [{run.config.seed for run in block} for block in plan(small(tmp_path), 3, RUNS)]
-    assert seeds == [{7}, {8}, {9}]
-
-
 def test_every_run_names_the_study_as_planned(tmp_path: Path) -> None:
     study = small(tmp_path)
     assert {run.config.study_sha256 for run in flat(plan(study, 2, RUNS))} == {study.sha256}
@@ -199,25 +166,14 @@ def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:
     assert runs["single-w1-b8"].config.transport == "none"
 
 
-def test_single_runs_at_one_rank_only(tmp_path: Path) -> None:
-    runs = flat(plan(small(tmp_path, world_sizes="world_sizes = [2, 4]"), 1, RUNS))
-    assert {r.config.world_size for r in runs if r.point.cell == "single"} == {1}
-    assert {r.config.world_size for r in runs if r.point.cell != "single"} == {2, 4}
-
-
-def test_single_is_measured_once_for_all_settings(tmp_path: Path) -> None:
-    """It exchanges nothing: a report knows one baseline, and counts no run that is there twice."""
-    planned = plan(read_study(write(tmp_path, SMALL + SETTINGS)), 1, RUNS)[0]
-    of_cells = [(r.point.cell, r.config.settings) for r in planned if r.config.world_size == 1]
-    assert [settings for cell, settings in of_cells if cell == "single"] == ["shipped"]
-    assert {settings for cell, settings in of_cells if cell == "ddp/mpi"} == {"shipped", "matched"}
-
-
-def test_shipped_studies_have_the_advertised_size() -> None:
-    local = read_study(find_study("local"))
-    assert [len(block) for block in plan(local, local.blocks, RUNS)] == [3] * 6
-    transports = read_study(find_study("local-transports"))
-    assert [len(block) for block in plan(transports, transports.blocks, RUNS)] == [10] * 6
+def test_single_is_measured_once_for_all_variants_of_the_exchange(tmp_path: Path) -> None:
+    """A report knows one baseline, and counts no run that is there twice."""
+    for field in ('settings = "matched"', 'compression = "fp16"'):
+        text = f"{SMALL}[variants.plain]\n[variants.other]\n{field}\n"
+        planned = points(read_study(write(tmp_path, text)))
+        of_cells = [(p.cell, p.variant) for p in planned if p.world_size == 1]
+        assert [variant for cell, variant in of_cells if cell == "single"] == ["plain"]
+        assert [variant for cell, variant in of_cells if cell == "ddp/mpi"] == ["plain", "other"]
 
 
 def test_variants_are_points_of_their_own(tmp_path: Path) -> None:
@@ -233,14 +189,6 @@ def test_variants_are_points_of_their_own(tmp_path: Path) -> None:
         expected = ("bf16-mixed", 3) if fast else ("float32", 2)
         assert (run.config.precision, run.config.windows) == expected
         assert run.config.nesterov
-
-
-def test_one_process_alone_has_no_variants_of_the_exchange(tmp_path: Path) -> None:
-    text = SMALL + '[variants.plain]\n[variants.half]\ncompression = "fp16"\n'
-    planned = points(read_study(write(tmp_path, text)))
-    found = [(p.cell, p.variant) for p in planned if p.world_size == 1]
-    assert [variant for cell, variant in found if cell == "single"] == ["plain"]
-    assert [variant for cell, variant in found if cell == "ddp/mpi"] == ["plain", "half"]
 
 
 def test_an_arm_is_a_cell_again_with_fields_of_its_own(tmp_path: Path) -> None:

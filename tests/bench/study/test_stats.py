@@ -29,15 +29,6 @@ def binomial_tolerance(p: float, n: int) -> float:
     return 4 * math.sqrt(p * (1 - p) / n)
 
 
-def test_rates_are_not_averaged() -> None:
-    window = KNOWN["summaries"]["throughput_window"]
-    total = window["batch"] * len(window["step_s"]) / sum(window["step_s"])
-    assert total == window["window_ips"] != window["amean_of_rates_WRONG"]
-    hpl = KNOWN["summaries"]["hpl_means"]
-    relative = [hpl["gflop_each"] / t / 10 for t in hpl["times_s"]]
-    assert stats.geometric_mean(relative).value == pytest.approx(hpl["gmean_rel_peak10"], abs=1e-9)
-
-
 def test_t_interval() -> None:
     assert stats.t_interval(KNOWN["t_ci"]["x"]) == pytest.approx(KNOWN["t_ci"]["ci"], abs=1e-9)
     assert stats.t_interval([3.0]) is None
@@ -82,12 +73,6 @@ def test_one_pair_has_a_ratio_and_nothing_else() -> None:
     assert p.ratio == pytest.approx(1.5)
     assert p.estimate == stats.Estimate(value=p.ratio, low=None, high=None, n=1)
     assert (p.sd_log, p.interval(), p.t_p, p.role, p.signflip_p) == (None,) * 5
-
-
-def test_identical_values_are_equal() -> None:
-    p = stats.paired_ratio(numerator=[5.0] * 8, denominator=[5.0] * 8)
-    assert (p.ratio, p.interval(), p.signflip_p) == (1.0, (1.0, 1.0), 1.0)
-    assert verdict(p) == "equal"
 
 
 def test_mean_and_role_are_fitted_together() -> None:
@@ -138,6 +123,7 @@ def test_sign_flip_enumerates_every_vector() -> None:
         ([1.009, 1.011, 1.010, 1.012, 1.008, 1.010], "equal"),  # though the interval excludes 1
         ([1.10, 1.12, 1.11, 1.13, 1.09, 1.12], "faster"),
         ([0.90, 0.88, 0.91, 0.89, 0.90, 0.92], "faster"),
+        ([1.0] * 8, "equal"),
         ([1.10, 0.92, 1.05, 0.97, 1.01, 0.99], "not settled"),
         ([1.018, 1.024, 1.016, 1.023, 1.019, 1.021], "faster"),  # across the margin's edge
         ([1.01, 0.985, 1.03, 0.995, 1.025, 1.0], "not settled"),  # across 1 and the edge
@@ -178,15 +164,6 @@ def test_welch_ratio() -> None:
     assert ends == pytest.approx(known["welch_ci95"], abs=1e-9)
     alone = stats.welch_ratio(numerator=[2.0, 2.0], denominator=[2.0])
     assert alone == stats.Estimate(value=1.0, low=None, high=None, n=1)
-
-
-def test_power_matches_what_the_study_design_assumes() -> None:
-    sd = 0.005 * math.sqrt(2)  # two runs of sd 0.5 % in a block
-    for blocks, power in ((3, 0.29), (5, 0.67), (8, 0.93)):
-        assert powers.power_difference(sd, math.log(1.01), blocks) == pytest.approx(
-            power, abs=0.015
-        )
-    assert powers.power_difference(sd, 0.0, 8) == pytest.approx(0.05, abs=1e-9)
 
 
 @pytest.mark.parametrize(("sd", "n", "effect"), [(0.02, 10, 0.0), (0.03, 8, 0.0), (0.012, 6, 0.01)])
