@@ -343,7 +343,7 @@ def test_the_doctor_compares_real_ranks(tmp_path: Path) -> None:
     assert end["status"] == "ok"
 
 
-CELLS = [("ddp", "gloo"), ("ddp", "mpi"), ("horovod", "mpi"), ("handwritten", "mpi")]
+CELLS = [("ddp", "gloo"), ("horovod", "mpi")]
 
 
 @pytest.mark.ranks

@@ -92,7 +92,7 @@ def test_an_observer_is_told_of_every_part_of_a_step() -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("cell", ["ddp/gloo", "horovod/gloo", "handwritten/mpi"])
+@pytest.mark.parametrize("cell", ["ddp/gloo", "horovod/gloo"])
 def test_a_parameter_that_falls_out_of_use_fails_every_backend_alike(
     cell: str, tmp_path: Path
 ) -> None:
