@@ -25,16 +25,16 @@ MODELS = ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
 VARIANTS: dict[str, dict[str, Any]] = {
     "float32": {},
     "float64": {"precision": "float64"},
-    "bf16": {"precision": "bf16"},
     "bf16-mixed": {"precision": "bf16-mixed"},
-    "channels_last": {"memory_format": "channels_last"},
-    "accumulate": {"accumulate": 2},
-    "clip": {"clip_norm": 0.1},
     "fp16 on the wire": {"compression": "fp16"},
     "overlap off": {"overlap": "off"},
+    "all together": {
+        "precision": "bf16",
+        "memory_format": "channels_last",
+        "accumulate": 2,
+        "clip_norm": 0.1,
+    },
 }
-VARIANTS["all together"] = VARIANTS["bf16"] | VARIANTS["channels_last"]
-VARIANTS["all together"] |= VARIANTS["accumulate"] | VARIANTS["clip"]
 PRECISIONS = ("float32", "float64")
 
 
