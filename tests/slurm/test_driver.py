@@ -59,9 +59,8 @@ def test_a_line_that_is_none_is_refused(line: str) -> None:
 
 
 def test_each_step_has_its_own_limit(tmp_path: Path, steps: Steps) -> None:
-    slow = [*PYTHON, "import time; time.sleep(60)"]
-    first = steps.start(slow, tmp_path / "a", limit_s=30)
-    second = steps.start(slow, tmp_path / "b", limit_s=0.2)
+    first = steps.start(["sleep", "60"], tmp_path / "a", limit_s=30)
+    second = steps.start(["sleep", "60"], tmp_path / "b", limit_s=0.2)
     assert steps.wait(second)[:2] == (TIMED_OUT, True)
     assert first.process.poll() is None
     first.end()
@@ -74,7 +73,7 @@ def test_who_does_not_end_in_time_is_killed(tmp_path: Path, steps: Steps) -> Non
 
 
 def test_a_signal_ends_what_runs_and_what_starts_later(tmp_path: Path, steps: Steps) -> None:
-    step = steps.start([*PYTHON, "import time; time.sleep(60)"], tmp_path / "a", limit_s=30)
+    step = steps.start(["sleep", "60"], tmp_path / "a", limit_s=30)
     signal.raise_signal(signal.SIGUSR1)
     assert steps.wait(step).code == 128 + signal.SIGTERM
     assert steps.stopped == signal.SIGUSR1
