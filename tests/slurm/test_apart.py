@@ -10,54 +10,42 @@ import pytest
 
 from bench.lifecycle import turn_table
 from bench.record import Run, read_run
+from bench.study.plan import plan
 from slurm.driver import job as driver
 from slurm.driver.launches import read_launches
 from slurm.driver.options import JobOptions
+from slurm.load import read_site
+from slurm.together import together
 from tests.bench.ranks import ROOT, environment
-from tests.slurm.studies import TINY
-from tests.slurm.test_end_to_end import runs, start_study
+from tests.slurm.studies import changed, small
 
-STUDY = """\
-name = "tiny"
-question = "Why are they apart?"
-cells = ["ddp/gloo", "{candidate}"]
-reference = "ddp/gloo"
-candidate = "{candidate}"
-scaling = ["weak"]
-world_sizes = [1]
-blocks = 1
-time_limit_s = 120
-"""
-STUDY += TINY + "windows = 2\n"
-TO_A_TARGET = STUDY.format(candidate="horovod/gloo") + "epochs = 1\ntarget = 0.01\n"
-IN_A_CONTAINER = STUDY.format(candidate="horovod/gloo")
+TURNS = {"turns": "", "cells": 'cells = ["ddp/gloo", "horovod/gloo"]', "blocks": "blocks = 1"}
+TARGET = {"windows": "windows = 2\nepochs = 3\ntarget = 0.9"}
+UNEQUAL = {"nesterov": "nesterov = true\n[variants.a]\n[variants.b]\nwindows = 3"}
+PYXIS = {"launch_args": ["--container-image=bench.sqsh"]}
+HIDES = "a container hides its processes from other worlds"
 
 
-def one_by_one(logs: list[Run]) -> str:
-    """Why the runs were, all of which are ok."""
-    assert [(run.state, run.problem) for run in logs] == [("ok", None)] * len(logs)
-    assert not any("turns" in run.host for run in logs)
-    (why,) = {run.exit["apart"] for run in logs}
-    return str(why)
-
-
-@pytest.mark.ranks
 @pytest.mark.parametrize(
-    ("text", "site", "why"),
+    ("of_study", "site", "of_site", "why"),
     [
-        (TO_A_TARGET, "", "trainings to a target have no windows to take turns by"),
-        (IN_A_CONTAINER, '\n[setup]\ncontainer = ["env"]\n', "a container hides its processes"),
+        ({}, "local", {}, ""),
+        (TARGET, "local", {}, "trainings to a target have no windows to take turns by"),
+        (UNEQUAL, "local", {}, "their windows are not as many"),
+        ({}, "local", {"setup__container": ["env"]}, HIDES),
+        ({}, "testcluster", PYXIS, HIDES),
+        ({}, "vista", {}, "ibrun starts one world at a time"),
     ],
 )
-def test_what_a_study_or_a_site_rules_out(tmp_path: Path, text: str, site: str, why: str) -> None:
-    local = (ROOT / "slurm" / "sites" / "local.toml").read_text()
-    (tmp_path / "mine.toml").write_text(local.replace('"local"', '"mine"', 1) + site)
-    process = start_study(tmp_path, text, str(tmp_path / "mine.toml"))
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, out + err
-    logs = runs(tmp_path)
-    assert len(logs) == 2
-    assert one_by_one(logs).startswith(why)
+def test_what_a_study_or_a_site_rules_out(
+    tmp_path: Path, of_study: dict[str, str], site: str, of_site: dict[str, object], why: str
+) -> None:
+    study = small(tmp_path, **TURNS, **of_study)
+    runs = plan(study, 1, tmp_path)[0]
+    launches = [*together(runs, study, changed(read_site(site), **of_site))]
+    assert {launch.apart for launch in launches if len(launch.runs) > 1} == {why}
+    alone = study.model_copy(update={"turns": False})
+    assert {len(x.runs) for x in together(runs, alone, read_site(site))} == {1}
 
 
 class Launched:
@@ -67,14 +55,8 @@ class Launched:
         monkeypatch.chdir(ROOT)
         for name, value in environment().items():
             monkeypatch.setenv(name, value)
-        asked = JobOptions(
-            study_dir=folder,
-            limit_s=120,
-            python=sys.executable,
-            container=[],
-            launcher="mpirun",
-            launch_args=["--bind-to", "none", "--oversubscribe"],
-        )
+        args = ["--bind-to", "none", "--oversubscribe"]
+        asked = JobOptions(study_dir=folder, limit_s=120, python=sys.executable, launch_args=args)
         shared = ["--model", "tests.bench.tiny:plain", "--dataset", "digits", "--transport", "gloo"]
         shared += ["--warmup-steps", "3", "--windows", "2", "--batch-per-rank", "4"]
         lines = "turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n"
@@ -127,5 +109,8 @@ def test_a_node_whose_memory_cannot_be_shared(
     missing = tmp_path / "missing"
     monkeypatch.setattr(turn_table, "SHARED_MEMORY", missing)
     monkeypatch.setattr(driver, "SHARED_MEMORY", missing)
+    logs = Launched(tmp_path, monkeypatch).runs()
+    assert [(run.state, run.problem) for run in logs] == [("ok", None)] * 2
+    assert not any("turns" in run.host for run in logs)
     why = f"{missing} cannot be written: No such file or directory"
-    assert one_by_one(Launched(tmp_path, monkeypatch).runs()) == why
+    assert [run.exit["apart"] for run in logs] == [why] * 2
