@@ -19,7 +19,7 @@ from slurm.fit import Job
 from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import queue
 from slurm.states import job_states, look_at_jobs
-from slurm.submit import cancel_all, submit_missing
+from slurm.submit import SHARED, cancel_all, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.calls import Calls
 from tests.slurm.fake_slurm import install
@@ -175,11 +175,6 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     )
 
 
-def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
-    cluster.finish()
-    assert cluster.submit() == ["all 11 runs are ok; nothing to submit"]
-
-
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
     cluster.submit()
     cluster.say("n001-b00", "5", "complete")  # an earlier job's word is not a later one's
@@ -197,22 +192,17 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
     assert cluster.states()["n001-b00"] == "ended: a fake: line"
 
 
-@pytest.mark.parametrize(
-    ("account", "state"),
-    [("NODE_FAIL", "node lost"), ("OUT_OF_MEMORY", "out of memory"), ("TIMEOUT", "interrupted")],
-)
-def test_a_run_that_went_with_its_job_has_the_jobs_end(
-    cluster: Cluster, account: str, state: str
-) -> None:
+def test_a_run_that_went_with_its_job_has_the_jobs_end(cluster: Cluster) -> None:
     cluster.submit()
     begun = cluster.jobs()["n001-b00"].runs[0]
     start(begun.config)
     cluster.say("n001-b00", "101")
     cluster.set_queue()
-    (cluster.top / "accounts").write_text(f"101|{account}\n")
+    (cluster.top / "accounts").write_text("101|NODE_FAIL\n")
     work = cluster.work()
     states = {s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work, queue()))}
-    assert states.pop(begun.log) == (state, f"killed together with its job, which ended: {account}")
+    why = "killed together with its job, which ended: NODE_FAIL"
+    assert states.pop(begun.log) == ("node lost", why)
     assert set(states.values()) == {("planned", "")}
 
 
@@ -588,14 +578,17 @@ def test_without_sbatch_a_line_says_what_goes(
     assert not cluster.folder.exists()
 
 
-def test_a_dry_run_needs_no_account_and_says_that_a_submission_does(
-    cluster: Cluster, call: Calls
+def test_a_dry_run_says_why_a_submission_would_be_refused(
+    call: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["smoke", "--site", "cardinal", "--nodes", "1", "--results", str(cluster.results)]
+    monkeypatch.setenv(SHARED, f"{ROOT}:{Path(sys.prefix).resolve()}:{Path('.venv').resolve()}")
+    words = ["smoke", "--site", "cardinal", "--nodes", "1", "--results", "/tmp/never-made"]
     code, out, err = call("submit", "--dry-run", *words)
-    why = "site 'cardinal' charges every job to an account; give --account NAME, or write access"
+    account = "site 'cardinal' charges every job to an account; give --account NAME, or write acc"
+    folder = "the results folder /tmp/never-made/smoke lies below /tmp, of which every node of"
     assert (code, err) == (0, "")
-    assert f"\nit would be refused: {why}" in out
+    for why in (account, folder):
+        assert f"\nit would be refused: {why}" in out
     assert "2 jobs, about " in out
-    assert call.refuse("submit", *words).startswith(why)
-    assert "refused" not in call("submit", "--dry-run", *words, "--account", "ME")[1]
+    assert call.refuse("submit", *words).startswith(account)
+    assert call.refuse("submit", *words, "--account", "ME").startswith(folder)

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.record import quiet
 from bench.study.files import read_study
 from bench.study.plan import plan
+from slurm import here
 from tests.plots.logs import edit
 from tests.slurm.calls import Calls
 from tests.slurm.stand_in import environment
@@ -264,6 +266,7 @@ ROOT_OF = "change to the root of a checkout, or write the script here: python -m
         ("status local --blok 1", "unknown option '--blok'; did you mean '--blocks'?"),
         ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); {NEAR}"),
         ("render gone.toml", "gone.toml: No such file or directory"),
+        ("render local --results=", "--results is empty; name a folder, or leave it out"),
         (
             "run local",
             f"{{here}} is no checkout of this project, from which job scripts run; {ROOT_OF}",
@@ -338,6 +341,17 @@ def test_commands_load_nothing_slow_that_they_do_not_need(
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
     assert done.stderr.splitlines()[-1] == f"loaded:{loaded}"
+
+
+def test_a_busy_machine_is_said_before_the_first_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for share in (0.02, 0.5):
+        monkeypatch.setattr(quiet, "look", lambda seconds, share=share: share)
+        here.warn_if_busy()
+    took = "warning: other processes take 50 % of this machine's processor time; "
+    rule = "above 2 % a report calls a run disturbed: end them, or run later"
+    assert capsys.readouterr().err == f"{took}{rule}\n"
 
 
 def test_wrong_input_is_one_line_and_exit_code_2(cli: Cli) -> None:

@@ -146,10 +146,6 @@ def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -
         assert config.samples_per_microbatch == config.samples_per_rank // 2
 
 
-def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:
-    assert str(ROOT) not in script(small(tmp_path), 1)
-
-
 def test_a_misspelt_placeholder_raises(tmp_path: Path) -> None:
     shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
     text = (TEMPLATES / "job.sh.j2").read_text()
@@ -160,10 +156,3 @@ def test_a_misspelt_placeholder_raises(tmp_path: Path) -> None:
     rule = r"/job.sh.j2, line \d+: .*questionx'.*; correct the template$"
     with pytest.raises(UsageError, match=rule):
         render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
-
-
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
-def test_a_script_is_short_beside_its_runs_and_its_study(path: Path) -> None:
-    text = re.sub(r"<<'(END_OF_STUDY_*)'.*?\n\1\n", "", path.read_text(), flags=re.DOTALL)
-    of_the_runs = ("run b", "turns ", "apart ")
-    assert len([line for line in text.splitlines() if not line.startswith(of_the_runs)]) <= 93
