@@ -7,17 +7,18 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.config import UsageError
-from bench.study.plan import PlannedRun
 from bench.study.status import not_comparable
+from slurm import slurm_commands
 from slurm.fit import Job
 from slurm.session import StudyOptions, Work, open_work
-from slurm.slurm_commands import queue
+from slurm.slurm_commands import Queued, queue
 from slurm.states import job_states, look_at_jobs
 from slurm.submit import SHARED, cancel_all, submit_missing
 from tests.plots.logs import edit
@@ -150,6 +151,35 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     assert (cluster.folder / "study.toml").exists()
     assert cluster.submit() == [f"{job}  pending as job {101 + n}" for n, job in enumerate(JOBS)]
     assert len((cluster.top / "sbatch.said").read_text().splitlines()) == 3
+
+
+GREETING = "-----\nWelcome to the Example Supercomputer, 2026\n--> Verifying job...OK\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "queued"),
+    [
+        ("4101\n", False),
+        (f"{GREETING}4101;cluster\n\n", False),
+        (f"77\nallocation 12 of 40 used\n4101\n{GREETING}", False),
+        (f"{GREETING}Submitted batch job 4101 on cluster big\n", False),
+        (GREETING, True),
+    ],
+)
+def test_a_jobs_id_is_found_behind_a_greeting_of_sbatch_or_in_the_queue(
+    said: str, queued: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.sh"
+    found = [Queued("4101", "", "PENDING", str(script)), Queued("9", "", "PENDING", "/job.sh")]
+    monkeypatch.setattr(slurm_commands, "_ask", lambda command, pass_fds: said)
+    monkeypatch.setattr(slurm_commands, "queue", lambda: found if queued else found[1:])
+    monkeypatch.setattr(slurm_commands, "_TRIES", 1)
+    with (tmp_path / "lock").open("w") as lock:
+        assert slurm_commands.submit(script, tmp_path, lock) == "4101"
+        monkeypatch.setattr(slurm_commands, "_ask", lambda command, pass_fds: GREETING)
+        monkeypatch.setattr(slurm_commands, "queue", lambda: found[1:])
+        with pytest.raises(UsageError, match=r"^job.sh is submitted, id not known: sbatch said"):
+            slurm_commands.submit(script, tmp_path, lock)
 
 
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
@@ -422,43 +452,16 @@ def test_a_pair_of_two_allocations_or_on_different_nodes_is_done_again(cluster: 
     assert {(2, "ddp"), (2, "horovod")} < runs_again(cluster)
 
 
-def again_without_its_first(tmp_path: Path, study: str, pair: tuple[str, str]) -> list[PlannedRun]:
-    """What goes again if a framework's run at one rank has failed, and all others are ok."""
-    options = {"study": str(write(tmp_path, study)), "site": "testcluster", "results": tmp_path}
-    statuses = open_work(StudyOptions(**options)).statuses  # type: ignore[arg-type]
+def test_variants_go_again_together(tmp_path: Path) -> None:
+    """What a variant gains is compared inside one allocation, with the baseline too."""
+    study = write(tmp_path, SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n')
+    statuses = open_work(StudyOptions(study=str(study), results=tmp_path)).statuses
     alone = [s for s in statuses if s.run.config.world_size == 1]
     first = next(s for s in alone if s.run.point.cell != "single")
     done = [replace(s, state="failed" if s is first else "ok") for s in statuses]
-    return not_comparable(done, [pair])
-
-
-def test_variants_go_again_together(tmp_path: Path) -> None:
-    """What a variant gains is compared inside one allocation, with the baseline too."""
-    study = SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n'
-    again = again_without_its_first(tmp_path, study, ("ddp/mpi", "horovod/gloo"))
-    assert {(run.point.cell, run.point.variant) for run in again} == {
-        (cell, variant) for cell in ("single", "ddp/mpi", "horovod/gloo") for variant in ("a", "b")
-    }
-
-
-def test_partners_on_different_curves_go_again_together(tmp_path: Path) -> None:
-    """At one rank `single` is a point of the batch sweep as well."""
-    study = """\
-name = "small"
-question = "?"
-cells = ["single", "ddp/gloo"]
-reference = "single"
-candidate = "ddp/gloo"
-scaling = ["weak", "batch"]
-world_sizes = [1]
-blocks = 1
-weak = { batch_per_rank = 16 }
-batch = { batch_per_rank = [16, 32], world_sizes = [2] }
-run = { dataset = "digits" }
-"""
-    again = again_without_its_first(tmp_path, study, ("single", "ddp/gloo"))
-    cells = sorted((run.point.cell, run.point.batch_per_rank) for run in again)
-    assert cells == [("ddp/gloo", 16), ("single", 16)]
+    again = not_comparable(done, [("ddp/mpi", "horovod/gloo")])
+    cells = product(("single", "ddp/mpi", "horovod/gloo"), ("a", "b"))
+    assert {(run.point.cell, run.point.variant) for run in again} == {*cells}
 
 
 def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +36,12 @@ class BatchJob:
         self,
         folder: Path,
         behaviours: dict[int, str] | None = None,
-        limit_s: int = 30,
         site: str = "testcluster",
-        nodes: Sequence[int] = (2,),
         text: str = SMALL,
         changes: Mapping[str, object] | None = None,
-        cells: Sequence[str] = ("single", "ddp", "horovod"),
     ) -> None:
-        source = write(
-            folder,
-            text,
-            world_sizes=f"nodes = {list(nodes)}",
-            cells=f"cells = {list(cells)}",
-            time_limit_s=f"time_limit_s = {limit_s}",
-        )
+        cells = 'cells = ["single", "ddp", "horovod"]'
+        source = write(folder, text, world_sizes="nodes = [2]", cells=cells)
         written, where = read_study(source), changed(read_site(site), **(changes or {}))
         study = fit(written, where, (), source)
         self.folder = folder / "results" / "small"

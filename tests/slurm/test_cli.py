@@ -178,31 +178,21 @@ def test_killed_without_mercy_the_study_stays_locked_until_its_job_ends(cli: Cli
 def test_a_killed_driver_is_told_of_and_leaves_no_folder_behind(cli: Cli, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    env = {**environment(cli.top, {1: "hang"}), "TMPDIR": str(temporary)}
+    env = {**environment(cli.top, {1: "slow"}), "TMPDIR": str(temporary)}
     process = start_process(cli.command("run"), env)
-    wait_for(cli.log(0, 1).exists)
+    wait_for(cli.log(0, 1).with_suffix(".out").exists)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     os.kill(int(children), signal.SIGKILL)
     _, out, err = finish(process)
     assert process.returncode == 128 + signal.SIGKILL
-    (line,) = err.splitlines()
     told = "job-001.sh was killed by SIGKILL, not from here: kill -9, or the kernel for want of mem"
-    assert f"{cli.folder}/{told}" in line
-    assert "small: 4 runs: 1 ok, 1 running, 2 planned" in out
+    assert err.startswith(f"{cli.folder}/{told}")
+    assert "small: 4 runs: 1 ok, " in out
     assert "\ngo on with: " in out
-    (left,) = temporary.iterdir()
-    (orphan,) = (int(p.name) for p in Path("/proc").glob("[0-9]*") if works_in(p, left))
-    os.kill(orphan, signal.SIGKILL)
-    env["STAND_IN"] = "{}"
-    assert finish(start_process(cli.command("run"), env))[0] == 0
+    assert len(list(temporary.iterdir())) == 1
+    # once the run that outlives the driver has ended
+    wait_for(lambda: finish(start_process(cli.command("run"), env))[0] == 0)
     assert not list(temporary.iterdir())
-
-
-def works_in(process: Path, folder: Path) -> bool:
-    try:
-        return f"TMPDIR={folder}".encode() in (process / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def test_a_terminal_gets_a_bar(cli: Cli) -> None:
@@ -238,17 +228,6 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     assert code == 2
     assert err.startswith(f"error: {log} was made on elsewhere, and this is ")
     assert not cli.log(0, 1).exists()
-
-
-def test_a_changed_study_is_refused(cli: Cli) -> None:
-    cli.folder.mkdir(parents=True)
-    (cli.folder / "study.toml").write_text(cli.study_file.read_text())
-    write(cli.top, **FEW, windows="windows = 3")
-    rule = "is of another study of this name: run.windows=2 there, 3 now; give the study a new name"
-    told = f"error: {cli.folder}/study.toml {rule}, or choose another --results\n"
-    for verb in ("run", "status", "render"):
-        assert cli(verb) == (2, "", told)
-    assert cli.files() == {"study.toml"}
 
 
 SEE = "see python -m slurm --help"
