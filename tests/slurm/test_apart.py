@@ -1,22 +1,18 @@
-"""Runs that cannot take turns: they are launched one by one, end well, and their logs say why."""
+"""Runs that cannot take turns: they are launched one by one, and it is said why."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
-from bench.lifecycle import turn_table
-from bench.record import Run, read_run
 from bench.study.plan import plan
-from slurm.driver import job as driver
+from slurm.driver.job import LocalJob
 from slurm.driver.launches import read_launches
 from slurm.driver.options import JobOptions
 from slurm.load import read_site
 from slurm.together import together
-from tests.bench.ranks import ROOT, environment
 from tests.slurm.studies import changed, small
 
 TURNS = {"turns": "", "cells": 'cells = ["ddp/gloo", "horovod/gloo"]', "blocks": "blocks = 1"}
@@ -48,69 +44,52 @@ def test_what_a_study_or_a_site_rules_out(
     assert {len(x.runs) for x in together(runs, alone, read_site(site))} == {1}
 
 
-class Launched:
-    """Two runs of a rank each that are to take turns, and how the driver launches them."""
+@pytest.fixture
+def job(tmp_path: Path) -> LocalJob:
+    """Two runs of a rank each that are to take turns."""
+    lines = "turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n"
+    return LocalJob(JobOptions(study_dir=tmp_path, python="python"), [], read_launches(lines))
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(ROOT)
-        for name, value in environment().items():
-            monkeypatch.setenv(name, value)
-        args = ["--bind-to", "none", "--oversubscribe"]
-        asked = JobOptions(study_dir=folder, limit_s=120, python=sys.executable, launch_args=args)
-        shared = ["--model", "tests.bench.tiny:plain", "--dataset", "digits", "--transport", "gloo"]
-        shared += ["--warmup-steps", "3", "--windows", "2", "--batch-per-rank", "4"]
-        lines = "turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n"
-        (folder / "runs").mkdir()
-        self.job = driver.LocalJob(asked, shared, read_launches(lines))
-        self.logs = [folder / "runs" / f"{name}.jsonl" for name in "ab"]
 
-    def runs(self) -> list[Run]:
-        self.job.run_all()
-        return [read_run(log) for log in self.logs]
+def parts(job: LocalJob) -> list[tuple[int, str]]:
+    """Worlds that start together, and why no more do."""
+    return [(len(part.lines), part.apart) for part in job.parts(job.launches[0])]
 
 
 @pytest.mark.parametrize(
     ("modes", "device", "mps", "together"),
     [
-        (("Default", "Exclusive_Process"), "cuda", False, False),
-        (("Default", "Exclusive_Process"), "cuda", True, True),
-        (("Default", "Exclusive_Process"), "cpu", False, True),
-        (("Default", "Default"), "cuda", False, True),
+        ("Default Exclusive_Process", "cuda", False, False),
+        ("Default Exclusive_Process", "cuda", True, True),
+        ("Default Exclusive_Process", "cpu", False, True),
+        ("Default Default", "cuda", False, True),
     ],
 )
 def test_a_gpu_of_one_process(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    modes: tuple[str, ...],
+    job: LocalJob,
+    modes: str,
     device: str,
     mps: bool,
     together: bool,
 ) -> None:
     """By an nvidia-smi that says what the real one does: there is no GPU here."""
-    job = Launched(tmp_path, monkeypatch).job
     job.common += ["--device", device]
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '%s\\n' {' '.join(modes)}\n")
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '%s\\n' {modes}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     if mps:
         (tmp_path / "control").touch()
-    parts = job.parts(job.launches[0])
     why = "a GPU of compute mode Exclusive_Process takes one world at a time"
-    assert [(len(part.lines), part.apart) for part in parts] == (
-        [(2, "")] if together else [(1, why)] * 2
-    )
+    assert parts(job) == ([(2, "")] if together else [(1, why)] * 2)
 
 
-@pytest.mark.ranks
 def test_a_node_whose_memory_cannot_be_shared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: LocalJob
 ) -> None:
     missing = tmp_path / "missing"
-    monkeypatch.setattr(turn_table, "SHARED_MEMORY", missing)
-    monkeypatch.setattr(driver, "SHARED_MEMORY", missing)
-    logs = Launched(tmp_path, monkeypatch).runs()
-    assert [(run.state, run.problem) for run in logs] == [("ok", None)] * 2
-    assert not any("turns" in run.host for run in logs)
-    why = f"{missing} cannot be written: No such file or directory"
-    assert [run.exit["apart"] for run in logs] == [why] * 2
+    for module in ("bench.lifecycle.turn_table", "slurm.driver.job"):
+        monkeypatch.setattr(f"{module}.SHARED_MEMORY", missing)
+    assert parts(job) == [(1, f"{missing} cannot be written: No such file or directory")] * 2

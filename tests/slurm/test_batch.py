@@ -19,7 +19,7 @@ from slurm import slurm_commands
 from slurm.fit import Job
 from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import Queued, queue
-from slurm.states import job_states, look_at_jobs
+from slurm.states import job_states
 from slurm.submit import SHARED, cancel_all, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.calls import Calls
@@ -220,20 +220,6 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
     cluster.set_queue()
     cluster.say("n001-b00", "103", "a\nfake: line")
     assert cluster.states()["n001-b00"] == "ended: a fake: line"
-
-
-def test_a_run_that_went_with_its_job_has_the_jobs_end(cluster: Cluster) -> None:
-    cluster.submit()
-    begun = cluster.jobs()["n001-b00"].runs[0]
-    start(begun.config)
-    cluster.say("n001-b00", "101")
-    cluster.set_queue()
-    (cluster.top / "accounts").write_text("101|NODE_FAIL\n")
-    work = cluster.work()
-    states = {s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work, queue()))}
-    why = "killed together with its job, which ended: NODE_FAIL"
-    assert states.pop(begun.log) == ("node lost", why)
-    assert set(states.values()) == {("planned", "")}
 
 
 def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> None:
@@ -477,39 +463,23 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
         open_work(asked.model_copy(update={"nodes": (1,)}))
 
 
-def test_the_price_comes_before_the_submission(cluster: Cluster, call: Calls) -> None:
-    code, out, err = call("submit", "--dry-run", *cluster.words)
-    assert (code, err) == (0, "")
-    assert out.splitlines() == [
-        "site 'testcluster': last run there on 2026-11-21",
-        "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.0 node-h",
-        "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
-        "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
-        "no expected_run_s is named)",
-        "1 launch = 0.1 node-h; fewer than 6 launches give no verdict",
-        "then, when all have ended, the report: 1 node, at most 10 min (--no-report leaves it out)",
-        "dry run: nothing submitted; 11 runs: 11 planned",
-    ]
-    assert not cluster.folder.exists()
-    assert not (cluster.top / "queue").exists()
-
-
 def test_status_shows_jobs_and_runs(cluster: Cluster, call: Calls) -> None:
     cluster.submit()
     cluster.set_queue("101|small-n001-b00|RUNNING")
-    unfinished = cluster.jobs()["n001-b00"].runs[0]
-    start(unfinished.config)
+    for job in JOBS[:2]:
+        start(cluster.jobs()[job].runs[0].config)
+    (cluster.top / "accounts").write_text("102|NODE_FAIL\n103|CANCELLED by 0\n")
     code, out, err = call("status", *cluster.words)
     assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[:3] == [
-        "n001-b00  job 101  running",
-        "n002-b00  job 102  vanished: it never began",
-        "report  job 103  vanished: it never began",
-    ]
-    (line,) = (line for line in lines if line.startswith(unfinished.id))
-    assert line.endswith("running")
-    assert lines[-1] == "small: 1 launch, 11 runs: 1 running, 10 planned"
+    jobs, runs, last = out.splitlines()[:3], out.splitlines()[3:-1], out.splitlines()[-1]
+    ends = ("running", "ended: NODE_FAIL", "ended: CANCELLED")
+    assert jobs == [f"{job}  job {101 + n}  {ends[n]}" for n, job in enumerate(JOBS)]
+    begun = {line.split()[0]: line for line in runs if not line.endswith("planned")}
+    first, lost = (begun[cluster.jobs()[job].runs[0].id] for job in JOBS[:2])
+    assert first.endswith("running")
+    why = "killed together with its job, which ended: NODE_FAIL"
+    assert lost.endswith(f"node lost      {why}")
+    assert last == "small: 1 launch, 11 runs: 1 running, 9 planned, 1 node lost"
 
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
@@ -559,25 +529,18 @@ def test_rendering_writes_every_job(cluster: Cluster, call: Calls) -> None:
     assert (written / "small-n002-b00.sh").read_text() == out
 
 
-@pytest.mark.parametrize(
-    ("other", "told"),
-    [
-        ("", "this machine; use the cluster's login node, or write the scripts here"),
-        ("qsub", "this machine, but qsub of PBS or Grid Engine, which is not supported: only Slur"),
-        ("bsub", "this machine, but bsub of LSF, which is not supported: only Slurm is; start eac"),
-    ],
-)
 def test_without_sbatch_a_line_says_what_goes(
-    cluster: Cluster, call: Calls, monkeypatch: pytest.MonkeyPatch, other: str, told: str
+    cluster: Cluster, call: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only = cluster.top / "only"
     only.mkdir()
-    if other:
-        (only / other).touch(0o755)
     monkeypatch.setenv("PATH", str(only))
-    code, _, err = call("submit", *cluster.words)
-    assert code == 2
-    assert err.startswith(f"error: there is no sbatch on {told}")
+    none = "error: there is no sbatch on this machine"
+    cure = "use the cluster's login node, or write the scripts here"
+    assert call("submit", *cluster.words)[2].startswith(f"{none}; {cure}")
+    (only / "bsub").touch(0o755)
+    other = "but bsub of LSF, which is not supported: only Slurm is; start each run by hand"
+    assert call("submit", *cluster.words)[2].startswith(f"{none}, {other}")
     assert not cluster.folder.exists()
 
 
@@ -593,5 +556,7 @@ def test_a_dry_run_says_why_a_submission_would_be_refused(
     for why in (account, folder):
         assert f"\nit would be refused: {why}" in out
     assert "2 jobs, about " in out
+    assert "\nthen, when all have ended, the report: 1 node, at most 10 min" in out
+    assert not Path("/tmp/never-made").exists()
     assert call.refuse("submit", *words).startswith(account)
     assert call.refuse("submit", *words, "--account", "ME").startswith(folder)
