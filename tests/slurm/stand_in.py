@@ -6,7 +6,6 @@ STAND_IN is JSON: what the run at each position of its block does; anything not 
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -57,20 +56,6 @@ def say(code: int, *lines: object) -> None:
     """Print and leave."""
     print(*lines, sep="\n", flush=True)
     sys.exit(code)
-
-
-def name_signals(config: RunConfig) -> None:
-    """Hang until stopped, then name the signals that came: mpirun ends its ranks at once on a
-    second one.
-    """
-    seen: list[str] = []
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
-        signal.signal(number, lambda number, _: seen.append(signal.Signals(number).name))
-    start(config)
-    while not seen:
-        time.sleep(0.01)
-    time.sleep(0.2)
-    say(1, " ".join(seen))
 
 
 def out_of_memory(config: RunConfig) -> None:

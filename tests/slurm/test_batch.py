@@ -1,11 +1,12 @@
-"""Jobs in a queue: submitted once, followed, resumed and cancelled; a job that nobody knows any
-more is never a success.
+"""Jobs in a queue: submitted once, though submitters are at work at once or killed at the worst
+moment, followed, resumed and cancelled; a job that nobody knows any more is never a success.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.slurm.calls import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import complete, environment, fail, start
 from tests.slurm.studies import ROOT, SMALL, write
-from tests.slurm.test_job_script import Process, start_process
+from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
 JOBS = ("n001-b00", "n002-b00", "report")
 
@@ -65,7 +66,8 @@ class Cluster:
 
     def queued(self) -> list[str]:
         """Names of the jobs in the queue."""
-        return [line.split("|")[1] for line in (self.top / "queue").read_text().splitlines()]
+        lines = (self.top / "queue").read_text() if (self.top / "queue").exists() else ""
+        return [line.split("|")[1] for line in lines.splitlines()]
 
     def cancelled(self) -> list[str]:
         said = self.top / "scancel.said"
@@ -104,10 +106,6 @@ class Cluster:
         for job in jobs or self.jobs():
             for run in self.jobs()[job].runs:
                 complete(run.config)
-
-    def fail_first(self, job: str) -> None:
-        with pytest.raises(SystemExit):
-            fail(self.jobs()[job].runs[0].config)
 
 
 @pytest.fixture
@@ -503,7 +501,8 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster, call: Calls) -> None:
     cluster.submit()
     cluster.finish("n001-b00")
-    cluster.fail_first("n002-b00")
+    with pytest.raises(SystemExit):
+        fail(cluster.jobs()["n002-b00"].runs[0].config)
     cluster.set_queue()
     code, out, err = call("status", "--follow", *cluster.words)
     assert (code, err) == (1, "")
@@ -560,3 +559,62 @@ def test_a_dry_run_says_why_a_submission_would_be_refused(
     assert not Path("/tmp/never-made").exists()
     assert call.refuse("submit", *words).startswith(account)
     assert call.refuse("submit", *words, "--account", "ME").startswith(folder)
+
+
+SLOW = 'touch "{0}/sbatch.begun"; while [ -e "{0}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
+TAKEN = "another job of this study is running, or being submitted; wait for it or stop it"
+ALL = {f"small-{name}": 1 for name in JOBS}
+
+
+class Submitters(Cluster):
+    """The small study on the test cluster, and an sbatch that takes its time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        sbatch = install(folder) / "sbatch"
+        head, rest = sbatch.read_text().split("\n", 1)
+        sbatch.write_text(f"{head}\n{SLOW.format(folder)}{rest}")
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self.env = {**environment(folder), "PATH": path}
+
+    def start(self) -> Process:
+        return start_process([sys.executable, "-m", "slurm", "submit", *self.words], self.env)
+
+    def names(self) -> Counter[str]:
+        return Counter(self.queued())
+
+    def recorded(self) -> Counter[str]:
+        return Counter(f"small-{record['job']}" for record in self.records())
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Submitters:
+    return Submitters(tmp_path)
+
+
+def test_three_submitters_at_once_submit_every_job_once(both: Submitters) -> None:
+    ended = [finish(process) for process in [both.start() for _ in range(3)]]
+    assert 0 in {code for code, _, _ in ended}
+    for code, _, err in ended:
+        assert (code, err) == (0, "") or (code == 2 and err.strip().endswith(TAKEN))
+    assert both.names() == both.recorded() == ALL
+
+
+def test_a_submitter_killed_while_sbatch_works_doubles_nothing(both: Submitters) -> None:
+    (both.top / "hold").touch()
+    first = both.start()
+    wait_for((both.top / "sbatch.begun").exists)
+    first.kill()
+    first.communicate(timeout=60)
+    # sbatch lives on, has not told Slurm yet, and nobody may submit meanwhile
+    assert not both.names()
+    code, _, err = finish(both.start())
+    assert (code, err.strip().endswith(TAKEN)) == (2, True)
+    (both.top / "hold").unlink()
+    wait_for(lambda: bool(both.names()))
+    assert not both.recorded()
+    wait_for(lambda: not both.work().folder.is_locked())
+    code, out, err = finish(both.start())
+    assert (code, err) == (0, "")
+    assert "n001-b00  pending as job 101" in out.splitlines()
+    assert both.names() == both.recorded() == ALL

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,7 +199,7 @@ def test_a_killed_driver_is_told_of_and_leaves_no_folder_behind(cli: Cli, tmp_pa
 def test_a_terminal_gets_a_bar(cli: Cli) -> None:
     screen, terminal = pty.openpty()
     env = {**environment(cli.top), "TERM": "xterm", "COLUMNS": "120"}
-    streams = {"stdout": terminal, "stderr": terminal}
+    streams: dict[str, Any] = {"stdout": terminal, "stderr": terminal}
     process = subprocess.Popen(cli.command("run"), cwd=ROOT, env=env, **streams)
     os.close(terminal)
     shown = b""

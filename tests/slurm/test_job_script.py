@@ -168,18 +168,6 @@ def test_a_signal_ends_the_run_at_once_and_starts_no_other(tmp_path: Path) -> No
     assert out.splitlines()[-1] == "stopped; the same command goes on with the next run"
 
 
-def test_mpirun_is_signalled_once_even_if_we_are_signalled_twice(tmp_path: Path) -> None:
-    job = Job(tmp_path, {0: "name signals"})
-    process = job.start()
-    wait_for(lambda: job.runs[0].log.exists())
-    process.terminate()
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert job.runs[0].log.with_suffix(".out").read_text().splitlines()[-1] == "SIGTERM"
-
-
 def test_a_run_whose_log_exists_is_left_alone(tmp_path: Path) -> None:
     """Where it is not ok, it counts as failed."""
     job = Job(tmp_path, runs=3)
