@@ -59,6 +59,7 @@ def test_the_price_learns_from_finished_runs_and_says_so(tmp_path: Path) -> None
     """A pilot of four runs changes the study's next price: by their ranks, else by all of them."""
     asked = StudyOptions(study="smoke", site="testcluster", results=tmp_path)
     pilot = open_work(asked)
+    assert lines(pilot)[0] == "site 'testcluster': last run there on 2026-11-21"
     assert "(45 s a run assumed)" in "\n".join(lines(pilot))
     of_ranks: dict[int, list[int]] = {99: [30, 40, 42, 44]}
     for status, wall_s in zip(pilot.statuses, (30, 40, 42, 44), strict=False):
