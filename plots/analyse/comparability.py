@@ -160,8 +160,8 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
 
 def of_the_arm(facts: Iterable[Facts]) -> tuple[str, ...]:
     """Name what was set for these runs' arm alone, as 'name=value'."""
-    found = {item for one in facts for item in one.items() if item[0].startswith(OF_THE_ARM)}
-    return tuple(sorted(f"{name.removeprefix(OF_THE_ARM)}={value}" for name, value in found))
+    fields = {item for one in facts for item in one.items() if item[0].startswith(OF_THE_ARM)}
+    return tuple(sorted(f"{name.removeprefix(OF_THE_ARM)}={value}" for name, value in fields))
 
 
 def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:

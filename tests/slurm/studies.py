@@ -36,18 +36,6 @@ windows = 2
 nesterov = true
 """
 
-# what a study of real runs ends with, that takes seconds
-TINY = """
-[weak]
-batch_per_rank = 4
-
-[run]
-model = "tests.bench.tiny:plain"
-dataset = "digits"
-warmup_steps = 3
-steps_per_window = 2
-"""
-
 
 def write(folder: Path, text: str = SMALL, **changes: str) -> Path:
     """A study file; each change replaces the line of that key, or leaves it out if empty."""

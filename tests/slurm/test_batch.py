@@ -1,31 +1,33 @@
-"""Jobs in a queue: submitted once, followed, resumed and cancelled; a job that nobody knows any
-more is never a success.
+"""Jobs in a queue: submitted once, though submitters are at work at once or killed at the worst
+moment, followed, resumed and cancelled; a job that nobody knows any more is never a success.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.config import UsageError
-from bench.study.plan import PlannedRun
 from bench.study.status import not_comparable
+from slurm import slurm_commands
 from slurm.fit import Job
 from slurm.session import StudyOptions, Work, open_work
-from slurm.slurm_commands import queue
-from slurm.states import job_states, look_at_jobs
-from slurm.submit import cancel_all, submit_missing
+from slurm.slurm_commands import Queued, queue
+from slurm.states import job_states
+from slurm.submit import SHARED, cancel_all, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.calls import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import complete, environment, fail, start
 from tests.slurm.studies import ROOT, SMALL, write
-from tests.slurm.test_job_script import Process, start_process
+from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
 JOBS = ("n001-b00", "n002-b00", "report")
 
@@ -64,7 +66,8 @@ class Cluster:
 
     def queued(self) -> list[str]:
         """Names of the jobs in the queue."""
-        return [line.split("|")[1] for line in (self.top / "queue").read_text().splitlines()]
+        lines = (self.top / "queue").read_text() if (self.top / "queue").exists() else ""
+        return [line.split("|")[1] for line in lines.splitlines()]
 
     def cancelled(self) -> list[str]:
         said = self.top / "scancel.said"
@@ -104,10 +107,6 @@ class Cluster:
             for run in self.jobs()[job].runs:
                 complete(run.config)
 
-    def fail_first(self, job: str) -> None:
-        with pytest.raises(SystemExit):
-            fail(self.jobs()[job].runs[0].config)
-
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
@@ -119,9 +118,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def test_a_reader_that_has_gone_stops_no_submission(cluster: Cluster) -> None:
-    """As `head`: what is said after its line is lost, the jobs are not."""
+    """As `grep -m 1`: what is said after its line is lost, the jobs are not."""
     command = [sys.executable, "-m", "slurm", "submit", *cluster.words]
-    short = ["bash", "-c", '"$@" | head -n 1', "bash", *command]
+    short = ["bash", "-c", '"$@" | grep -m 1 n001-b00', "bash", *command]
     subprocess.run(short, cwd=ROOT, capture_output=True, check=True)
     assert [record["job"] for record in cluster.records()] == list(JOBS)
 
@@ -152,6 +151,35 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     assert len((cluster.top / "sbatch.said").read_text().splitlines()) == 3
 
 
+GREETING = "-----\nWelcome to the Example Supercomputer, 2026\n--> Verifying job...OK\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "queued"),
+    [
+        ("4101\n", False),
+        (f"{GREETING}4101;cluster\n\n", False),
+        (f"77\nallocation 12 of 40 used\n4101\n{GREETING}", False),
+        (f"{GREETING}Submitted batch job 4101 on cluster big\n", False),
+        (GREETING, True),
+    ],
+)
+def test_a_jobs_id_is_found_behind_a_greeting_of_sbatch_or_in_the_queue(
+    said: str, queued: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.sh"
+    found = [Queued("4101", "", "PENDING", str(script)), Queued("9", "", "PENDING", "/job.sh")]
+    monkeypatch.setattr(slurm_commands, "_ask", lambda command, pass_fds: said)
+    monkeypatch.setattr(slurm_commands, "queue", lambda: found if queued else found[1:])
+    monkeypatch.setattr(slurm_commands, "_TRIES", 1)
+    with (tmp_path / "lock").open("w") as lock:
+        assert slurm_commands.submit(script, tmp_path, lock) == "4101"
+        monkeypatch.setattr(slurm_commands, "_ask", lambda command, pass_fds: GREETING)
+        monkeypatch.setattr(slurm_commands, "queue", lambda: found[1:])
+        with pytest.raises(UsageError, match=r"^job.sh is submitted, id not known: sbatch said"):
+            slurm_commands.submit(script, tmp_path, lock)
+
+
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
     cluster.submit()
     cluster.finish("n001-b00")
@@ -175,11 +203,6 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     )
 
 
-def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
-    cluster.finish()
-    assert cluster.submit() == ["all 11 runs are ok; nothing to submit"]
-
-
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
     cluster.submit()
     cluster.say("n001-b00", "5", "complete")  # an earlier job's word is not a later one's
@@ -195,25 +218,6 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
     cluster.set_queue()
     cluster.say("n001-b00", "103", "a\nfake: line")
     assert cluster.states()["n001-b00"] == "ended: a fake: line"
-
-
-@pytest.mark.parametrize(
-    ("account", "state"),
-    [("NODE_FAIL", "node lost"), ("OUT_OF_MEMORY", "out of memory"), ("TIMEOUT", "interrupted")],
-)
-def test_a_run_that_went_with_its_job_has_the_jobs_end(
-    cluster: Cluster, account: str, state: str
-) -> None:
-    cluster.submit()
-    begun = cluster.jobs()["n001-b00"].runs[0]
-    start(begun.config)
-    cluster.say("n001-b00", "101")
-    cluster.set_queue()
-    (cluster.top / "accounts").write_text(f"101|{account}\n")
-    work = cluster.work()
-    states = {s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work, queue()))}
-    assert states.pop(begun.log) == (state, f"killed together with its job, which ended: {account}")
-    assert set(states.values()) == {("planned", "")}
 
 
 def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> None:
@@ -432,43 +436,16 @@ def test_a_pair_of_two_allocations_or_on_different_nodes_is_done_again(cluster: 
     assert {(2, "ddp"), (2, "horovod")} < runs_again(cluster)
 
 
-def again_without_its_first(tmp_path: Path, study: str, pair: tuple[str, str]) -> list[PlannedRun]:
-    """What goes again if a framework's run at one rank has failed, and all others are ok."""
-    options = {"study": str(write(tmp_path, study)), "site": "testcluster", "results": tmp_path}
-    statuses = open_work(StudyOptions(**options)).statuses  # type: ignore[arg-type]
+def test_variants_go_again_together(tmp_path: Path) -> None:
+    """What a variant gains is compared inside one allocation, with the baseline too."""
+    study = write(tmp_path, SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n')
+    statuses = open_work(StudyOptions(study=str(study), results=tmp_path)).statuses
     alone = [s for s in statuses if s.run.config.world_size == 1]
     first = next(s for s in alone if s.run.point.cell != "single")
     done = [replace(s, state="failed" if s is first else "ok") for s in statuses]
-    return not_comparable(done, [pair])
-
-
-def test_variants_go_again_together(tmp_path: Path) -> None:
-    """What a variant gains is compared inside one allocation, with the baseline too."""
-    study = SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n'
-    again = again_without_its_first(tmp_path, study, ("ddp/mpi", "horovod/gloo"))
-    assert {(run.point.cell, run.point.variant) for run in again} == {
-        (cell, variant) for cell in ("single", "ddp/mpi", "horovod/gloo") for variant in ("a", "b")
-    }
-
-
-def test_partners_on_different_curves_go_again_together(tmp_path: Path) -> None:
-    """At one rank `single` is a point of the batch sweep as well."""
-    study = """\
-name = "small"
-question = "?"
-cells = ["single", "ddp/gloo"]
-reference = "single"
-candidate = "ddp/gloo"
-scaling = ["weak", "batch"]
-world_sizes = [1]
-blocks = 1
-weak = { batch_per_rank = 16 }
-batch = { batch_per_rank = [16, 32], world_sizes = [2] }
-run = { dataset = "digits" }
-"""
-    again = again_without_its_first(tmp_path, study, ("single", "ddp/gloo"))
-    cells = sorted((run.point.cell, run.point.batch_per_rank) for run in again)
-    assert cells == [("ddp/gloo", 16), ("single", 16)]
+    again = not_comparable(done, [("ddp/mpi", "horovod/gloo")])
+    cells = product(("single", "ddp/mpi", "horovod/gloo"), ("a", "b"))
+    assert {(run.point.cell, run.point.variant) for run in again} == {*cells}
 
 
 def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
@@ -484,39 +461,23 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
         open_work(asked.model_copy(update={"nodes": (1,)}))
 
 
-def test_the_price_comes_before_the_submission(cluster: Cluster, call: Calls) -> None:
-    code, out, err = call("submit", "--dry-run", *cluster.words)
-    assert (code, err) == (0, "")
-    assert out.splitlines() == [
-        "site 'testcluster': last run there on 2026-11-21",
-        "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.0 node-h",
-        "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
-        "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
-        "no expected_run_s is named)",
-        "1 launch = 0.1 node-h; fewer than 6 launches give no verdict",
-        "then, when all have ended, the report: 1 node, at most 10 min (--no-report leaves it out)",
-        "dry run: nothing submitted; 11 runs: 11 planned",
-    ]
-    assert not cluster.folder.exists()
-    assert not (cluster.top / "queue").exists()
-
-
 def test_status_shows_jobs_and_runs(cluster: Cluster, call: Calls) -> None:
     cluster.submit()
     cluster.set_queue("101|small-n001-b00|RUNNING")
-    unfinished = cluster.jobs()["n001-b00"].runs[0]
-    start(unfinished.config)
+    for job in JOBS[:2]:
+        start(cluster.jobs()[job].runs[0].config)
+    (cluster.top / "accounts").write_text("102|NODE_FAIL\n103|CANCELLED by 0\n")
     code, out, err = call("status", *cluster.words)
     assert (code, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[:3] == [
-        "n001-b00  job 101  running",
-        "n002-b00  job 102  vanished: it never began",
-        "report  job 103  vanished: it never began",
-    ]
-    (line,) = (line for line in lines if line.startswith(unfinished.id))
-    assert line.endswith("running")
-    assert lines[-1] == "small: 1 launch, 11 runs: 1 running, 10 planned"
+    jobs, runs, last = out.splitlines()[:3], out.splitlines()[3:-1], out.splitlines()[-1]
+    ends = ("running", "ended: NODE_FAIL", "ended: CANCELLED")
+    assert jobs == [f"{job}  job {101 + n}  {ends[n]}" for n, job in enumerate(JOBS)]
+    begun = {line.split()[0]: line for line in runs if not line.endswith("planned")}
+    first, lost = (begun[cluster.jobs()[job].runs[0].id] for job in JOBS[:2])
+    assert first.endswith("running")
+    why = "killed together with its job, which ended: NODE_FAIL"
+    assert lost.endswith(f"node lost      {why}")
+    assert last == "small: 1 launch, 11 runs: 1 running, 9 planned, 1 node lost"
 
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
@@ -540,7 +501,8 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster, call: Calls) -> None:
     cluster.submit()
     cluster.finish("n001-b00")
-    cluster.fail_first("n002-b00")
+    with pytest.raises(SystemExit):
+        fail(cluster.jobs()["n002-b00"].runs[0].config)
     cluster.set_queue()
     code, out, err = call("status", "--follow", *cluster.words)
     assert (code, err) == (1, "")
@@ -566,36 +528,93 @@ def test_rendering_writes_every_job(cluster: Cluster, call: Calls) -> None:
     assert (written / "small-n002-b00.sh").read_text() == out
 
 
-@pytest.mark.parametrize(
-    ("other", "told"),
-    [
-        ("", "this machine; use the cluster's login node, or write the scripts here"),
-        ("qsub", "this machine, but qsub of PBS or Grid Engine, which is not supported: only Slur"),
-        ("bsub", "this machine, but bsub of LSF, which is not supported: only Slurm is; start eac"),
-    ],
-)
 def test_without_sbatch_a_line_says_what_goes(
-    cluster: Cluster, call: Calls, monkeypatch: pytest.MonkeyPatch, other: str, told: str
+    cluster: Cluster, call: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only = cluster.top / "only"
     only.mkdir()
-    if other:
-        (only / other).touch(0o755)
     monkeypatch.setenv("PATH", str(only))
-    code, _, err = call("submit", *cluster.words)
-    assert code == 2
-    assert err.startswith(f"error: there is no sbatch on {told}")
+    none = "error: there is no sbatch on this machine"
+    cure = "use the cluster's login node, or write the scripts here"
+    assert call("submit", *cluster.words)[2].startswith(f"{none}; {cure}")
+    (only / "bsub").touch(0o755)
+    other = "but bsub of LSF, which is not supported: only Slurm is; start each run by hand"
+    assert call("submit", *cluster.words)[2].startswith(f"{none}, {other}")
     assert not cluster.folder.exists()
 
 
-def test_a_dry_run_needs_no_account_and_says_that_a_submission_does(
-    cluster: Cluster, call: Calls
+def test_a_dry_run_says_why_a_submission_would_be_refused(
+    call: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["smoke", "--site", "cardinal", "--nodes", "1", "--results", str(cluster.results)]
+    monkeypatch.setenv(SHARED, f"{ROOT}:{Path(sys.prefix).resolve()}:{Path('.venv').resolve()}")
+    words = ["smoke", "--site", "cardinal", "--nodes", "1", "--results", "/tmp/never-made"]
     code, out, err = call("submit", "--dry-run", *words)
-    why = "site 'cardinal' charges every job to an account; give --account NAME, or write access"
+    account = "site 'cardinal' charges every job to an account; give --account NAME, or write acc"
+    folder = "the results folder /tmp/never-made/smoke lies below /tmp, of which every node of"
     assert (code, err) == (0, "")
-    assert f"\nit would be refused: {why}" in out
+    for why in (account, folder):
+        assert f"\nit would be refused: {why}" in out
     assert "2 jobs, about " in out
-    assert call.refuse("submit", *words).startswith(why)
-    assert "refused" not in call("submit", "--dry-run", *words, "--account", "ME")[1]
+    assert "\nthen, when all have ended, the report: 1 node, at most 10 min" in out
+    assert not Path("/tmp/never-made").exists()
+    assert call.refuse("submit", *words).startswith(account)
+    assert call.refuse("submit", *words, "--account", "ME").startswith(folder)
+
+
+SLOW = 'touch "{0}/sbatch.begun"; while [ -e "{0}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
+TAKEN = "another job of this study is running, or being submitted; wait for it or stop it"
+ALL = {f"small-{name}": 1 for name in JOBS}
+
+
+class Submitters(Cluster):
+    """The small study on the test cluster, and an sbatch that takes its time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        sbatch = install(folder) / "sbatch"
+        head, rest = sbatch.read_text().split("\n", 1)
+        sbatch.write_text(f"{head}\n{SLOW.format(folder)}{rest}")
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self.env = {**environment(folder), "PATH": path}
+
+    def start(self) -> Process:
+        return start_process([sys.executable, "-m", "slurm", "submit", *self.words], self.env)
+
+    def names(self) -> Counter[str]:
+        return Counter(self.queued())
+
+    def recorded(self) -> Counter[str]:
+        return Counter(f"small-{record['job']}" for record in self.records())
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Submitters:
+    return Submitters(tmp_path)
+
+
+def test_three_submitters_at_once_submit_every_job_once(both: Submitters) -> None:
+    ended = [finish(process) for process in [both.start() for _ in range(3)]]
+    assert 0 in {code for code, _, _ in ended}
+    for code, _, err in ended:
+        assert (code, err) == (0, "") or (code == 2 and err.strip().endswith(TAKEN))
+    assert both.names() == both.recorded() == ALL
+
+
+def test_a_submitter_killed_while_sbatch_works_doubles_nothing(both: Submitters) -> None:
+    (both.top / "hold").touch()
+    first = both.start()
+    wait_for((both.top / "sbatch.begun").exists)
+    first.kill()
+    first.communicate(timeout=60)
+    # sbatch lives on, has not told Slurm yet, and nobody may submit meanwhile
+    assert not both.names()
+    code, _, err = finish(both.start())
+    assert (code, err.strip().endswith(TAKEN)) == (2, True)
+    (both.top / "hold").unlink()
+    wait_for(lambda: bool(both.names()))
+    assert not both.recorded()
+    wait_for(lambda: not both.work().folder.is_locked())
+    code, out, err = finish(both.start())
+    assert (code, err) == (0, "")
+    assert "n001-b00  pending as job 101" in out.splitlines()
+    assert both.names() == both.recorded() == ALL

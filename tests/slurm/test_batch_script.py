@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +36,12 @@ class BatchJob:
         self,
         folder: Path,
         behaviours: dict[int, str] | None = None,
-        limit_s: int = 30,
         site: str = "testcluster",
-        nodes: Sequence[int] = (2,),
         text: str = SMALL,
         changes: Mapping[str, object] | None = None,
-        cells: Sequence[str] = ("single", "ddp", "horovod"),
     ) -> None:
-        source = write(
-            folder,
-            text,
-            world_sizes=f"nodes = {list(nodes)}",
-            cells=f"cells = {list(cells)}",
-            time_limit_s=f"time_limit_s = {limit_s}",
-        )
+        cells = 'cells = ["single", "ddp", "horovod"]'
+        source = write(folder, text, world_sizes="nodes = [2]", cells=cells)
         written, where = read_study(source), changed(read_site(site), **(changes or {}))
         study = fit(written, where, (), source)
         self.folder = folder / "results" / "small"
@@ -106,12 +98,12 @@ def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
     assert begin.items() >= {"event": "begin", "nodes": "r[1-2]", **same}.items()
     assert end == {"event": "end", "reason": "complete", "failed": 0, "left": 0, "code": 0, **same}
     assert not job.requeued()
-    same = f"--cpus-per-task=1 --kill-on-bad-exit=1 --mpi=pmix {sys.executable} -m bench"
-    env = "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1"
+    place = f"--cpus-per-task=1 --kill-on-bad-exit=1 --mpi=pmix {sys.executable} -m bench"
+    shown = "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1"
     for run in job.runs:
         assert run.log.with_suffix(".out").read_text().splitlines() == [
             "stdin /dev/null",
-            f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {same} {env}",
+            f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {place} {shown}",
         ]
     tried = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
     assert tried.read_text().splitlines()[-2] == (

@@ -74,21 +74,6 @@ def test_an_account_is_one_word_and_so_is_a_reservation(call: Calls, word: str) 
     assert Request(read_site("generic"), "PAS0001-gpu_x.y@z").account
 
 
-@pytest.mark.parametrize(
-    ("words", "rule"),
-    [
-        (["--blocks", HUGE], "--blocks '10000"),
-        (["--time-limit-s", "2592001"], "--time-limit-s '2592001': Input should be less"),
-        (["--results", ""], "--results is empty; name a folder, or leave it out"),
-        (["--nodes", "9" * 5000], "--nodes '9999"),
-    ],
-)
-def test_an_absurd_option_is_one_short_line(call: Calls, words: list[str], rule: str) -> None:
-    line = call.refuse("render", "smoke", "--site", "testcluster", *words)
-    assert line.startswith(rule)
-    assert len(line) < 900
-
-
 def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     study = write(tmp_path, question='question = "Wie schnell ist es über MPI?"')
     bare = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}

@@ -25,10 +25,10 @@ DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprin
 @pytest.fixture
 def steps() -> Iterator[Steps]:
     """With half a second of grace; the handlers of this process are put back."""
-    numbers = (signal.SIGUSR1, signal.SIGALRM)
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
     made = Steps(grace_s=0.5)
-    made.listen(signal.SIGUSR1)
+    made.listen(signal.SIGUSR1, signal.SIGUSR2)
     yield made
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in before.items():
@@ -59,9 +59,8 @@ def test_a_line_that_is_none_is_refused(line: str) -> None:
 
 
 def test_each_step_has_its_own_limit(tmp_path: Path, steps: Steps) -> None:
-    slow = [*PYTHON, "import time; time.sleep(60)"]
-    first = steps.start(slow, tmp_path / "a", limit_s=30)
-    second = steps.start(slow, tmp_path / "b", limit_s=0.2)
+    first = steps.start(["sleep", "60"], tmp_path / "a", limit_s=30)
+    second = steps.start(["sleep", "60"], tmp_path / "b", limit_s=0.2)
     assert steps.wait(second)[:2] == (TIMED_OUT, True)
     assert first.process.poll() is None
     first.end()
@@ -74,8 +73,9 @@ def test_who_does_not_end_in_time_is_killed(tmp_path: Path, steps: Steps) -> Non
 
 
 def test_a_signal_ends_what_runs_and_what_starts_later(tmp_path: Path, steps: Steps) -> None:
-    step = steps.start([*PYTHON, "import time; time.sleep(60)"], tmp_path / "a", limit_s=30)
+    step = steps.start(["sleep", "60"], tmp_path / "a", limit_s=30)
     signal.raise_signal(signal.SIGUSR1)
+    signal.raise_signal(signal.SIGUSR2)
     assert steps.wait(step).code == 128 + signal.SIGTERM
     assert steps.stopped == signal.SIGUSR1
     later = steps.start(["sleep", "60"], tmp_path / "b", limit_s=30)

@@ -59,18 +59,18 @@ def test_the_price_learns_from_finished_runs_and_says_so(tmp_path: Path) -> None
     """A pilot of four runs changes the study's next price: by their ranks, else by all of them."""
     asked = StudyOptions(study="smoke", site="testcluster", results=tmp_path)
     pilot = open_work(asked)
+    assert lines(pilot)[0] == "site 'testcluster': last run there on 2026-11-21"
     assert "(45 s a run assumed)" in "\n".join(lines(pilot))
-    done = [status.run for status in pilot.statuses[:4]]
-    for run, wall_s in zip(done, (30, 40, 42, 44), strict=True):
-        complete(run.config)
+    of_ranks: dict[int, list[int]] = {99: [30, 40, 42, 44]}
+    for status, wall_s in zip(pilot.statuses, (30, 40, 42, 44), strict=False):
+        config = status.run.config
+        complete(config)
         how = {"code": 0, "timed_out": False, "interrupted": False, "said": [], "oom_kills": 0}
-        append_event(run.log, "exit", limit_s=300, wall_s=wall_s, **how)
+        append_event(status.run.log, "exit", limit_s=300, wall_s=wall_s, **how)
+        of_ranks.setdefault(config.world_size, []).append(wall_s)
     again = open_work(asked)
     assert lines(again)[-2].endswith("(run time 41 s measured in 4 runs)")
     times = run_times(again.study, again.statuses)
-    of_ranks: dict[int, list[int]] = {99: [30, 40, 42, 44]}
-    for run, wall_s in zip(done, (30, 40, 42, 44), strict=True):
-        of_ranks.setdefault(run.config.world_size, []).append(wall_s)
     for ranks, walls in of_ranks.items():
-        config = done[0].config.model_copy(update={"world_size": ranks})
-        assert times.seconds(config) == statistics.median(walls)
+        asked_of = config.model_copy(update={"world_size": ranks})
+        assert times.seconds(asked_of) == statistics.median(walls)

@@ -129,27 +129,6 @@ def test_a_line_of_the_study_does_not_end_its_copy(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (odd, "")
 
 
-def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -> None:
-    """The one process of the baseline exchanges nothing, so compression is on the lines of the
-    others.
-    """
-    new = 'precision = "bf16-mixed"\nmemory_format = "channels_last"\naccumulate = 2\n'
-    new += 'compression = "fp16"\ncompile = true\n'
-    study = small(tmp_path, windows=new + "augment = false\nclip_norm = 1.5")
-    text = script(study, 1, folder=tmp_path)
-    asked = [option in common(text) for option in ("--compression", "--no-augment", "--compile")]
-    assert asked == [False, True, True]
-    for run, config in zip(planned(study, tmp_path, 1), configs(text, tmp_path), strict=True):
-        assert config == run.config
-        assert config.compression == ("none" if run.point.cell == "single" else "fp16")
-        assert (config.precision, config.accumulate) == ("bf16-mixed", 2)
-        assert config.samples_per_microbatch == config.samples_per_rank // 2
-
-
-def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:
-    assert str(ROOT) not in script(small(tmp_path), 1)
-
-
 def test_a_misspelt_placeholder_raises(tmp_path: Path) -> None:
     shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
     text = (TEMPLATES / "job.sh.j2").read_text()
@@ -160,10 +139,3 @@ def test_a_misspelt_placeholder_raises(tmp_path: Path) -> None:
     rule = r"/job.sh.j2, line \d+: .*questionx'.*; correct the template$"
     with pytest.raises(UsageError, match=rule):
         render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
-
-
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
-def test_a_script_is_short_beside_its_runs_and_its_study(path: Path) -> None:
-    text = re.sub(r"<<'(END_OF_STUDY_*)'.*?\n\1\n", "", path.read_text(), flags=re.DOTALL)
-    of_the_runs = ("run b", "turns ", "apart ")
-    assert len([line for line in text.splitlines() if not line.startswith(of_the_runs)]) <= 93

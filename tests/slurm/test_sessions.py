@@ -73,14 +73,6 @@ def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> 
     assert all(
         run.log.with_suffix(".attempt-1.jsonl").exists() for block in planned for run in block
     )
-
-    planned[1][0].log.unlink()
-    assert cli("run")[0] == 0
-    assert (cli.folder / "job-003.sh").read_text().count("\nrun b") == 2
-    assert [read_run(run.log).allocation for run in planned[0]] == later[0]
-    third = {read_run(run.log).allocation for run in planned[1]}
-    assert len(third) == 1
-    assert third != set(later[1])
     assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo
 
 

@@ -34,16 +34,13 @@ FIRST = Standing(done=6, wanted=6, most=20)
 @pytest.mark.parametrize(
     ("standing", "launches", "why"),
     [
-        (Standing(0, 6, 20), 6, ""),
         (Standing(3, 6, 20), 6, ""),  # resumed
         (FIRST, 8, ""),
         (replace(FIRST, done=8, wanted=8, settled=True), 8, "settled"),
         (replace(FIRST, done=7, wanted=8), 8, ""),
-        (replace(FIRST, done=18, wanted=18), 20, ""),
         (replace(FIRST, done=20, wanted=20), 20, "all 20 launches are done"),
         (replace(FIRST, most=7), 6, "all 6 launches are done"),  # none of them alone
-        (Standing(1, 1, 1), 1, "all 1 launches are done"),  # a curve
-        (Standing(0, 1, 1), 1, ""),
+        (Standing(0, 1, 1), 1, ""),  # a curve
     ],
 )
 def test_without_a_budget_looks_decide(standing: Standing, launches: int, why: str) -> None:
@@ -55,8 +52,6 @@ def test_without_a_budget_looks_decide(standing: Standing, launches: int, why: s
     [
         (Standing(0, 6, 20), 100.0, 44.0, 2, ""),  # two at a time, so that time is seen to pass
         (Standing(3, 6, 20), 45.0, 44.0, 4, ""),
-        (Standing(0, 1, 1), 100.0, 44.0, 1, ""),
-        (Standing(0, 6, 20), 80.0, 44.0, 0, "2 more, about 88 s, would not end within the budget"),
         (FIRST, 88.0, 44.0, 8, ""),
         (FIRST, 87.0, 44.0, 6, "2 more, about 88 s, would not end within the budget"),
         (FIRST, 10.0, None, 8, ""),  # nobody knows: two show it
@@ -86,9 +81,7 @@ def test_a_budget_has_units(text: str, value: int) -> None:
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0s", "-5m", "m", "1.5h", "15 m", "15:00", "15x", "31d", "15"]
-)
+@pytest.mark.parametrize("text", ["", "0s", "1.5h", "31d", "15"])
 def test_a_budget_that_is_no_time_with_its_unit_is_refused(call: Calls, text: str) -> None:
     """A number alone too: timeout takes it as seconds, srun as minutes."""
     rule = (
@@ -99,7 +92,7 @@ def test_a_budget_that_is_no_time_with_its_unit_is_refused(call: Calls, text: st
 
 def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
     asked = StudyOptions(study=str(write(tmp_path, ONE_CURVE, **PAIR)), results=tmp_path)
-    assert open_work(asked.model_copy(update={"blocks": 8})).blocks == 8
+    assert open_work(asked.model_copy(update={"blocks": 10})).blocks == 10
     rule = "--blocks 7 must be even: in half of the blocks each side of a comparison runs first"
     with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
         open_work(asked.model_copy(update={"blocks": 7}))
