@@ -290,29 +290,6 @@ def test_another_machine_is_named(changes: dict[str, object], field: str) -> Non
     assert comparability.differences(one, other) == [field]
 
 
-def test_the_measuring_code_is_compared_by_its_contents_where_it_is_recorded() -> None:
-    """Two trees with uncommitted changes look alike to git, and a copy without git says nothing."""
-    run = logs.config("ddp/mpi", 2)
-    for git in (
-        {"bench_tree": "0123abc", "bench_dirty": True},
-        {"bench_tree": None, "bench_dirty": None},
-    ):
-        one, other = (
-            [comparability.facts(run, logs.host(2, git=git, code_sha256=digest), {})]
-            for digest in ("a4", "b5")
-        )
-        assert comparability.differences(one, other) == ["code_sha256: a4, b5"]
-        assert comparability.differences(one, one) == []
-    clean, dirty = ({"bench_tree": "0123abc", "bench_dirty": changed} for changed in (False, True))
-    one, other = (
-        [comparability.facts(run, logs.host(2, git=git, code_sha256="a4"), {})]
-        for git in (clean, dirty)
-    )
-    assert comparability.differences(one, other) == [], (
-        "the contents decide: a tool that no run loads may have changed"
-    )
-
-
 def test_a_rank_that_stood_elsewhere_is_named() -> None:
     run = logs.config("ddp/mpi", 2)
     usual, other = (logs.host(2) for _ in range(2))
