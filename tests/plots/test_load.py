@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import plots
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig
 from bench.record import append_event
 from plots.analyse import comparability
 from plots.analyse.runs import Loaded, load
@@ -188,20 +188,6 @@ def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
     }
 
 
-def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path: Path) -> None:
-    for block in range(2):
-        for cell in ("ddp/mpi", "horovod/mpi"):
-            where = f"/scratch/{block}" if cell == "ddp/mpi" or block == 0 else "/home"
-            run = logs.config(cell, 2, block=block, dataset="svhn", data_dir=where)
-            logs.write(tmp_path / f"{block}-{cell.replace('/', '-')}.jsonl", run, 0.1)
-    a = analyse(load(tmp_path))
-    assert {p.variant for p in a.table.blocks} == {()}
-    assert not a.loaded.unusable
-    assert [c.paired.n for c in a.comparisons] == [1]
-    differ = [n.reason for n in a.not_compared if "block 1" in n.pair]
-    assert differ == ["data_dir: /home, /scratch/1"]
-
-
 def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
     loaded = load(tmp_path)
@@ -221,13 +207,6 @@ def test_nodes_of_one_kernel_are_one_machine() -> None:
     assert machine({"ranks": apart}) == f"{unknown} node, 4 nodes"
     ranks[3]["boot_id"] = "y"
     assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 2 machines"
-
-
-def test_no_logs_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no run logs"):
-        load(tmp_path)
-    with pytest.raises(UsageError, match="no such folder"):
-        load(tmp_path / "nowhere")
 
 
 def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
