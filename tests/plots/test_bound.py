@@ -10,6 +10,8 @@ import pytest
 from plots.__main__ import main
 from tests.plots import logs
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 BYTES = 100_000_000
 
 

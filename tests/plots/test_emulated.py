@@ -16,6 +16,8 @@ from plots.analyse.study import analyse
 from plots.report import figures
 from tests.plots import logs
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 A, B = "a" * 64, "b" * 64
 CHECKS = dict.fromkeys(EMULATED, True)
 
