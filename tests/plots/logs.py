@@ -75,10 +75,7 @@ def write(
     provenance: Mapping[str, Any] | None = None,
     windows: int | None = None,
     end: Mapping[str, Any] | None = None,
-    input_seconds: Sequence[float] | None = None,
     parts: Mapping[str, Sequence[float]] | None = None,
-    of_window: Mapping[str, Any] | None = None,
-    step_sd: float = 0.01,
     first_step: float = 1.0,
 ) -> Path:
     """Write one log. Rank r is slower than rank 0 by r %; `step_seconds` is the last rank's time.
@@ -97,7 +94,7 @@ def write(
     steps = run.steps_per_window
 
     def seconds(n: int) -> Any:
-        jitter = np.ones(n) if noise is None else np.exp(noise.normal(0, step_sd, n))
+        jitter = np.ones(n) if noise is None else np.exp(noise.normal(0, 0.01, n))
         return step_seconds * jitter * share
 
     log.write("steps", phase="warmup", index=0, seconds=(1.5 * seconds(run.warmup_steps)).tolist())
@@ -111,9 +108,8 @@ def write(
         if parts is not None:
             every = {name: [[one] * steps for one in ranks] for name, ranks in parts.items()}
             log.write("breakdown", phase="window", index=index, **every)
-        waited = [0.0] * run.world_size if input_seconds is None else list(input_seconds)
-        took = {"seconds": float(each[-1].sum()), "input_seconds": waited}
-        log.write("window", index=index, steps=steps, **took, **(of_window or {}))
+        took = {"seconds": float(each[-1].sum()), "input_seconds": [0.0] * run.world_size}
+        log.write("window", index=index, steps=steps, **took)
     if windows is None:
         sha = digest(run.block, run.seed, run.samples_per_step, run.world_size)
         facts = {

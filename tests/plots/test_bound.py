@@ -10,6 +10,8 @@ import pytest
 from plots.__main__ import main
 from tests.plots import logs
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 BYTES = 100_000_000
 
 
@@ -46,6 +48,16 @@ def bounds(folder: Path) -> dict[tuple[str, str], dict[str, float]]:
     assert main(["report", str(folder)]) == 0
     summary = json.loads((folder / "summary.json").read_text())
     return {(b["curve"], b["cell"]): b for b in summary["bounds"]}
+
+
+def test_a_rank_of_strong_scaling_has_its_share_of_the_compute(study: Path) -> None:
+    measured(study, "ddp/mpi", 0.5e-9)  # 0.05 s
+    strong = bounds(study)["strong", "ddp/mpi"]
+    rows = json.loads((study / "summary.json").read_text())["throughput"]
+    alone = {(t["cell"], t["samples_per_rank"]): t["step_seconds"]["value"] for t in rows}
+    half = alone["single", 32] / 2
+    assert strong["exchange_seconds"] == pytest.approx(0.05, rel=1e-6)
+    assert strong["visible_efficiency"] == pytest.approx(half / (half + 0.05))
 
 
 def test_no_bound_of_another_processor_or_beyond_what_was_measured(study: Path) -> None:

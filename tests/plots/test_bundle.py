@@ -14,17 +14,15 @@ import pytest
 
 from bench.config import UsageError
 from bench.record import archive
-from bench.study.files import read_study
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from plots.__main__ import main
-from plots.read.runs import ATTEMPT
 from plots.report import write
 from slurm.__main__ import main as slurm
 from slurm.load import read_site
 from slurm.render import render_job
 from tests.plots import logs
-from tests.slurm.studies import ROOT, small
+from tests.slurm.studies import small
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -241,17 +239,3 @@ def test_logs_are_not_archived_under_a_job_nor_where_there_are_none(
     assert files_of(folder) == before
     assert main(["bundle", "--in-place", str(tmp_path)]) == 2
     assert "holds no logs to archive" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "file", sorted((ROOT / "results").glob("*/study.toml")), ids=lambda path: path.parent.name
-)
-def test_every_shipped_log_is_of_a_run_that_its_study_plans(file: Path) -> None:
-    """Names of runs decide their order, and what a folder begun by an earlier version lacks."""
-    folder = file.parent
-    contents = archive.contents(folder)
-    names = {Path(p).stem for p in contents if p.startswith("runs/") and p.endswith(".jsonl")}
-    study = read_study(file)
-    blocks = max(int(name[1:3]) for name in names) + 1
-    planned = {run.id for block in plan(study, blocks, folder / "runs") for run in block}
-    assert {ATTEMPT.sub("", f"{name}.jsonl").removesuffix(".jsonl") for name in names} <= planned

@@ -63,7 +63,7 @@ def test_a_known_slowdown_of_one_cell_fails_the_check(
     assert states(said) == {"slower": 3, "holds": 3, "missing": 2}
     assert error.count("slower: horovod/mpi") == 3
     assert "missing: single, 1 rank, 16 images per rank: not in the later study" in error
-    found = list(across.changes(*(analyse(load(folder)) for folder in (before, after)), []))
+    found = list(across.changes(analyse(load(before)), analyse(load(after)), []))
     assert [c.ratio.value for c in found if c.point.cell[0] == "h"] == pytest.approx(
         [1 / 1.8] * 3, rel=0.01
     )

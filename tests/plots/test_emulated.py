@@ -16,6 +16,8 @@ from plots.analyse.study import analyse
 from plots.report import figures
 from tests.plots import logs
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 A, B = "a" * 64, "b" * 64
 CHECKS = dict.fromkeys(EMULATED, True)
 
@@ -35,12 +37,6 @@ def emulated(folder: Path, digest: str = A, file: str = "k80.json") -> Path:
     return folder
 
 
-def titles(folder: Path) -> dict[str, str]:
-    """The largest text of every figure, which is its title."""
-    drawn = figures.draw(analyse(load(folder)))
-    return {name: figure.texts[0].get_text() for name, figure in drawn.items()}
-
-
 def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path) -> None:
     folder = logs.study(tmp_path / "both")
     for path in (emulated(tmp_path / "e") / "runs").iterdir():
@@ -50,7 +46,7 @@ def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path)
     assert variants == {("emulate=None",), ("emulate=k80.json",)}
     assert len(a.comparisons) == 6, "three pairs of each kind, and none across"
     assert not a.gains, "compute that slept gains nothing over compute"
-    drawn = titles(folder)
+    drawn = {name: figure.texts[0].get_text() for name, figure in figures.draw(a).items()}
     assert len(drawn) == 12
     assert {"ratio-real", "ratio-emulated"} < set(drawn)
     for name, title in drawn.items():

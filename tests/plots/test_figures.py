@@ -13,8 +13,6 @@ from plots.analyse.study import Analysis, analyse
 from plots.report import figures
 from tests.plots import logs
 
-DRAWS_PNG = True
-
 
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
@@ -48,11 +46,6 @@ def ends(container: ErrorbarContainer) -> list[tuple[float, float]]:
     """Lower and upper end of each drawn interval."""
     (segments,) = container.lines[2]
     return [(float(s[0][1]), float(s[1][1])) for s in segments.get_segments()]
-
-
-def words(figure: Figure) -> str:
-    texts = [*figure.texts, *(t for ax in figure.axes for t in ax.texts)]
-    return "\n".join(t.get_text() for t in texts)
 
 
 def test_the_ratio_against_ranks_has_every_comparison_its_interval_and_the_margin(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -98,17 +97,11 @@ show({ before, rising, falling, copied });
 """
 
 
-def seen(study: Path, folder: Path, width: int, probe: str) -> dict[str, Any]:
-    """Where a real browser puts things, in pixels of a window `width` wide."""
-    path = folder / f"probe-{width}.html"
-    path.write_text((study / "report.html").read_text())
-    browser.add_script(path, probe)
-    found: dict[str, Any] = browser.probed(path, f"--window-size={width},900")
-    return found
-
-
 def test_a_click_sorts_a_table_and_copies_it(study: Path, tmp_path: Path) -> None:
-    found = seen(study, tmp_path, 1280, CLICKS)
+    path = tmp_path / "clicks.html"
+    path.write_text((study / "report.html").read_text())
+    browser.add_script(path, CLICKS)
+    found = browser.probed(path, "--window-size=1280,900")
     numbers = [
         [float(v.split()[0].replace(",", "")) for v in found[k]] for k in ("rising", "falling")
     ]

@@ -15,17 +15,6 @@ CELLS = {"ddp/mpi": 1.0, "ddp/gloo": 1.25, "horovod/mpi": 1.25, "horovod/gloo": 
 CELLS |= {"single": 1.0, "fourth/gloo": 1.2}
 
 
-def reported(folder: Path, reference: str, candidate: str) -> tuple[str, list[dict[str, object]]]:
-    """The page, and the comparisons of summary.json."""
-    wanted = ("single", reference, candidate)
-    measured = {cell: slower for cell, slower in CELLS.items() if cell.startswith(wanted)}
-    logs.study(folder, blocks=6, cells=measured, sd=0.002)
-    logs.study_toml(folder, more=f'reference = "{reference}"\ncandidate = "{candidate}"\n')
-    assert main(["report", str(folder)]) == 0
-    compared = json.loads((folder / "summary.json").read_text())["comparisons"]
-    return logs.page(folder), compared
-
-
 @pytest.mark.parametrize(
     ("reference", "candidate", "title", "side", "points"),
     [
@@ -43,7 +32,13 @@ def require_pair(
     folder: Path, reference: str, candidate: str, title: str, side: str, points: int
 ) -> None:
     """Also of a backend that only a process with a user's module knows (tests/test_doors.py)."""
-    page, compared = reported(folder, reference, candidate)
+    wanted = ("single", reference, candidate)
+    measured = {cell: slower for cell, slower in CELLS.items() if cell.startswith(wanted)}
+    logs.study(folder, blocks=6, cells=measured, sd=0.002)
+    logs.study_toml(folder, more=f'reference = "{reference}"\ncandidate = "{candidate}"\n')
+    assert main(["report", str(folder)]) == 0
+    page = logs.page(folder)
+    compared = json.loads((folder / "summary.json").read_text())["comparisons"]
     assert f"**{title}:** {side} faster at all {points} points" in page
     assert f"## {title}\n" in page
     assert "DDP over Gloo: bundled with torch 2.13.0+cpu" in page or candidate == "fourth"

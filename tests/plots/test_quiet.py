@@ -45,26 +45,22 @@ def test_what_others_took_is_told_of_the_worst_node(tmp_path: Path) -> None:
     assert told.isna()["old.jsonl"]
     (check,) = [c for c in checks(analyse(loaded)) if c.name == "busy in 2 of 4 runs"]
     assert check.holds is False
-    assert check.why.startswith("Other processes, or other guests of its host, took more than 2 %")
     assert check.why.endswith("at most 10 % (2.jsonl).")
     printed = terminal(analyse(loaded), tmp_path / "report.md", 1)
     assert check.name in printed[-2].partition("In doubt: ")[2]
 
 
 def test_ranks_that_count_more_than_their_node_hide_nothing_that_was_stolen(tmp_path: Path) -> None:
-    """Kernel ticks miss threads that wake shortly: the node's count was 6 % below its ranks'."""
+    """Kernel ticks miss threads that wake shortly: the node's count was 6 % below its ranks'.
+
+    Nodes of one kernel read the same counters: 660 of its ticks were busy, by the ranks of both.
+    """
     ran(tmp_path, 0, -60, 40)
     ran(tmp_path, 1, -60, 0)
+    ran(tmp_path, 2, 600, 0)
+    ran(tmp_path, 3, 600, 0, boot_id="x")
     told = load(tmp_path).runs.set_index("log")["others_share"]
-    assert told.tolist() == [0.04, 0.0]
-
-
-def test_the_ranks_of_another_node_on_the_same_machine_are_no_others(tmp_path: Path) -> None:
-    """Both nodes read the counters of one kernel: 660 of its ticks were busy."""
-    ran(tmp_path, 0, 600, 0)
-    ran(tmp_path, 1, 600, 0, boot_id="x")
-    told = load(tmp_path).runs.set_index("log")["others_share"]
-    assert told.tolist() == [0.6, 0.0]
+    assert told.tolist() == [0.04, 0.0, 0.6, 0.0]
 
 
 def test_of_a_run_with_servers_nothing_is_told() -> None:

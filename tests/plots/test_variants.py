@@ -100,7 +100,7 @@ def write(path: Path, run: RunConfig) -> None:
     """Write a log that proves all that is asked of such a run."""
     proved = (*CHECKS, "gradients_averaged", "trainings_equal", "parameters_differ")
     parts = {p: [0.01] * run.world_size for p in (*PARTS, "begin")}
-    observed = {} if run.observe == "nothing" else {"parts": parts}
+    observed: dict[str, Any] = {} if run.observe == "nothing" else {"parts": parts}
     logs.write(path, run, 0.1, end={"checks": dict.fromkeys(proved, True)}, **observed)
     work: dict[str, Any] = {"steps_per_epoch": 2, "held_out": 10}
     if run.emulate is not None:
