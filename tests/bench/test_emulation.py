@@ -188,9 +188,7 @@ def test_frameworks_exchange_what_is_handed_over(tmp_path: Path) -> None:
     assert run.end["checks"] == dict.fromkeys(
         ("samples_per_step", "torch_settings_kept", "parameters_equal", "gradients_averaged"), True
     )
-    assert "first_loss" not in run.end
     assert run.workload["emulated"] is True
-    assert "loss" in run.workload
     slowest = [min(steps) for steps in run.step_seconds()]
     assert min(slowest) >= FORWARD_S + BACKWARD_S, "two ranks' compute sleeps side by side"
     for window in run.windows:

@@ -117,6 +117,8 @@ def test_defaults(tmp_path: Path) -> None:
     study = small(tmp_path, blocks="", seed="", time_limit_s="")
     assert (study.blocks, study.max_blocks, study.seed, study.margin) == (6, 20, 0, 0.02)
     assert (study.looks[0], study.settings) == (6, "shipped")
+    whole = small(tmp_path, nesterov="clip_norm = 1")
+    assert whole.run["clip_norm"] == 1, "a whole number is a number too"
 
 
 PAIRS = 'cells = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]'
