@@ -22,34 +22,18 @@ BAD = [
     ("blocks", "blocks = 8\nmax_blocks = 9", "max_blocks=9 must be even"),
     ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
     ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits"),
-    ("cells", 'cells = ["ddp/mip"]', "cells: 'ddp/mip' is not one of single, ddp/mpi, "),
+    ("cells", 'cells = ["ddp/mip"]', "one of single, ddp/mpi, "),
     ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough"),
     ("cells", 'cells = ["single", "single@again"]', "the baseline has no arms; write 'single'"),
     ("cells", 'cells = ["ddp/mpi", "ddp/mpi@again"]', "cells: '@again' is compared with nothing"),
     ("blocks", 'reference = "ddp/mpi"', "candidate='horovod' and reference='ddp/mpi' make no pair"),
-    (
-        "scaling",
-        'scaling = ["weak", "strong", "batch"]',
-        "scaling lists 'batch' without a table [batch]",
-    ),
+    ("scaling", 'scaling = ["weak", "strong", "batch"]', "without a table [batch]"),
     ("scaling", 'scaling = ["weak"]', "[strong] has no effect, scaling lacks 'strong'"),
     ("world_sizes", "", "world_sizes is missing: weak and strong scaling need it"),
-    (
-        "world_sizes",
-        "world_sizes = [1, 3]",
-        "strong.global_batch=8 does not divide by world_size=3",
-    ),
-    (
-        "batch_per_rank",
-        "batch_per_rnak = 8",
-        "'weak.batch_per_rnak'; did you mean 'batch_per_rank'",
-    ),
+    ("world_sizes", "world_sizes = [1, 3]", "strong.global_batch=8 does not divide by"),
+    ("batch_per_rank", "batch_per_rnak = 8", "'weak.batch_per_rnak'; did you mean"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
-    (
-        "windows",
-        'windows = "2"',
-        "run.windows='2' is of another kind than the field; write it as a",
-    ),
+    ("windows", 'windows = "2"', "run.windows='2' is of another kind than"),
     ("nesterov", 'nesterov = "yes"', "run.nesterov='yes' is of another kind than the field"),
     ("windows", 'backend = "ddp"', "run.backend='ddp': the plan sets backend of each run; list it"),
     ("windows", 'settings = "matched"', "run.settings='matched': write settings at the top, or in"),
@@ -60,16 +44,8 @@ BAD = [
     ("nesterov", "[variants.'a b']\n[variants.b]", "variants.a b also names logs; use lower-case"),
     ("nesterov", "[variants.a]\nthreads = 1", "variants has 'a' alone; add another, or write its"),
     # the default, said
-    (
-        "nesterov",
-        "[variants.a]\n[variants.b]\nthreads = 1",
-        "variants.a and variants.b are the same",
-    ),
-    (
-        "nesterov",
-        "[arms.slow]\ninject_ms = 5.0",
-        "[arms.slow] has no effect, no cell ends in '@slow'",
-    ),
+    ("nesterov", "[variants.a]\n[variants.b]\nthreads = 1", "variants.b are the same runs"),
+    ("nesterov", "[arms.slow]\ninject_ms = 5.0", "no cell ends in '@slow'"),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
     # what the first run that is planned says of it
     (
@@ -95,15 +71,10 @@ def test_a_mistake_is_one_line(tmp_path: Path, key: str, line: str, words: str) 
 
 
 def test_batch_sweep_alone_has_world_sizes_of_its_own(tmp_path: Path) -> None:
-    text = SMALL.replace('["weak", "strong"]', '["batch"]')
-    text = text.replace(
-        "[weak]\nbatch_per_rank = 8\n", "[batch]\nbatch_per_rank = [2, 4]\nworld_sizes = [2]\n"
-    )
-    path = write(tmp_path, text.replace("[strong]\nglobal_batch = 8\n", ""))
-    with pytest.raises(
-        UsageError, match="world_sizes has no effect without weak or strong scaling"
-    ):
-        read_study(path)
+    text = SMALL.replace('["weak", "strong"]', '["batch"]').partition("[weak]")[0]
+    text += "[batch]\nbatch_per_rank = [2, 4]\nworld_sizes = [2]\n"
+    with pytest.raises(UsageError, match="world_sizes has no effect without weak or strong"):
+        read_study(write(tmp_path, text))
 
 
 def test_settings_of_an_earlier_version_are_a_list_of_one(tmp_path: Path) -> None:
@@ -129,12 +100,8 @@ def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
     study = small(tmp_path, cells=PAIRS, seed=one)
     assert study.primary is not None
     assert study.primary.transport == "gloo"
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="and is mpi-w2-b4, gloo-w2-b4; add transport, variant"):
         small(tmp_path, cells=PAIRS, seed='primary = { curve = "strong", world_size = 2 }')
-    assert str(caught.value).endswith(
-        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, variant or "
-        "batch_per_rank"
-    )
     of_mpi = 'primary = { curve = "weak", world_size = 1, transport = "mpi"'
     two = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
     with pytest.raises(UsageError, match="and is mpi-w1-b8-shipped, mpi-w1-b8-matched; add"):
@@ -173,13 +140,10 @@ candidate = "ddp@slow"
     ("lines", "rule"),
     [
         ("[arms.slow]\nthreads = 'two'", r"arms.slow.threads='two' is of another kind than the"),
-        (
-            "[arms.slow]\nemulate = 'k80.json'",
-            r"arms.slow.emulate: compute that sleeps .*in \[run\]",
-        ),
+        ("[arms.slow]\nemulate = 'k80.json'", r"arms.slow.emulate: compute that sleeps .*in \[run"),
         (
             "[arms.slow]\nthreads = 2\n[variants.a]\n[variants.b]\nthreads = 3",
-            r"arms.slow.threads is set by variants too; leave it out of one of them",
+            "arms.slow.threads is set by variants too",
         ),
         ("[arms.slow]\ninject_ms = -1.0", r"run.inject_ms=-1.0: .* \(at ddp-.*-slow-w1-b8\)"),
     ],
@@ -191,9 +155,10 @@ def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str)
 
 
 def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, blocks="blocks = 10000\nmax_blocks = 10000", world_sizes="world_sizes = [1, 2, 4]"
-    )
+    many = {
+        "blocks": "blocks = 10000\nmax_blocks = 10000",
+        "world_sizes": "world_sizes = [1, 2, 4]",
+    }
     rule = r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
     with pytest.raises(UsageError, match=rule):
-        read_study(path)
+        small(tmp_path, **many)
