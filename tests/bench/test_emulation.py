@@ -167,7 +167,7 @@ def test_busy_cores_are_those_of_the_process() -> None:
     assert cores.parse(STAT, {"cpu0", "cpu1"}) == Ticks(130, 2, 3, 65)
     assert cores.parse(STAT, {"cpu"}) == Ticks(27, 18, 9, 18)
     assert cores.parse(STAT, {"cpu0", "cpu2"}) is None
-    assert busy_share(Ticks(30, 2, 3, 65), Ticks(60, 2, 3, 75)) == 0.75
+    assert busy_share(Ticks(30, 2, 3, 65), Ticks(50, 7, 8, 75)) == 0.75
     assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
     assert busy_share(None, Ticks(1, 0, 0, 1)) is None
 
