@@ -7,9 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.config import RunConfig, UsageError
+from bench.data import load_images
+from bench.models import build_model, prepare
 from bench.record import read_run
 from tests.bench.ranks import ROOT, bench
 from tests.slurm.studies import SMALL
@@ -21,43 +25,44 @@ from torch import nn
 
 class Net(nn.Sequential):
     def prepare_on_images(self, batches):
-        print("images:", sum(len(batch) for batch in batches))
+        self.images = sum(len(batch) for batch in batches)
 
 
 def net(num_classes, config):
-    print("width:", config.model_width)
-    return Net(nn.Flatten(), nn.Linear(3 * config.image_size**2, num_classes))
+    model = Net(nn.Flatten(), nn.Linear(3 * config.image_size**2, num_classes))
+    model.width = config.model_width
+    return model
 
 
 def plain(num_classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, num_classes))
+    return nn.Linear(3 * 64, num_classes)
 """
 
 
-def python(path: Path, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def python(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A command of the project, with the modules in `path` on Python's path."""
     return subprocess.run(
         [sys.executable, *words],
-        cwd=cwd,
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(path)},
         capture_output=True,
         text=True,
     )
 
 
-def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) -> None:
+def test_a_model_may_ask_for_the_configuration_and_for_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "my_net.py").write_text(MODEL)
-    words = ["-m", "bench", "--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
-    words += ["--warmup-steps", "3", "--windows", "2", "--model-width", "0.5", "--model"]
-    done = python(tmp_path, *words, "my_net:net")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("width: 0.5\nimages: 1")
-    refused = python(tmp_path, *words, "my_net:plain")
-    assert refused.returncode == 2
-    rule = "; model='my_net:plain' has one width, leave it out"
-    line = refused.stderr.splitlines()[-1]
-    assert line.startswith("error: model_width=0.5 is of inception_bn, ")
-    assert line.endswith(rule)
+    monkeypatch.syspath_prepend(tmp_path)
+    fields = {"batch_per_rank": 4, "dataset": "digits", "image_size": 8, "model_width": 0.5}
+    config = RunConfig.model_validate({**fields, "model": "my_net:net"})
+    model: Any = build_model(config, 10)
+    prepare(model, config, load_images(config))
+    assert (model.width, model.images) == (0.5, 1797)
+    one_width = config.model_copy(update={"model": "my_net:plain"})
+    with pytest.raises(UsageError, match=r"is of inception_bn, .*model='my_net:plain' has one wid"):
+        build_model(one_width, 10)
 
 
 def test_a_backend_is_found_by_its_name_planned_and_reported(tmp_path: Path) -> None:

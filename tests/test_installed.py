@@ -64,7 +64,13 @@ def test_it_renders_a_shipped_study_describes_a_run_and_reports_on_logs(
     assert (shown.returncode, shown.stderr) == (0, "")
     assert 'backend = "single"' in shown.stdout
     report = run(
-        installed, tmp_path, "plots", "report", str(ROOT / "results/local"), "--out", str(tmp_path)
+        installed,
+        tmp_path,
+        "plots",
+        "report",
+        str(ROOT / "results/batch-lr"),
+        "--out",
+        str(tmp_path),
     )
     assert report.returncode == 0, report.stderr
     assert (tmp_path / "report.md").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,58 +63,3 @@ def transformed(config: RunConfig) -> object:
     from torchvision.transforms import v2
 
     return Ramp(config, transform=v2.RandomHorizontalFlip())
-
-
-def nothing(config: RunConfig) -> None:
-    return None
-
-
-def without_classes(config: RunConfig) -> Ramp:
-    return Ramp(config, classes=None)
-
-
-def one_class(config: RunConfig) -> Ramp:
-    return Ramp(config, classes=1)
-
-
-def other_size(config: RunConfig) -> Ramp:
-    return Ramp(config, _size=20)
-
-
-def ramp_of(config: RunConfig, name: str, method: str, body: Callable[..., Any]) -> Any:
-    """A ramp one of whose methods is another; its class has that name."""
-    return type(name, (Ramp,), {method: body})(config)
-
-
-def images_only(config: RunConfig) -> Any:
-    return ramp_of(config, "Images", "__getitem__", lambda self, index: torch.zeros(3, 32, 32))
-
-
-def misshapen(config: RunConfig) -> Any:
-    def batch(self: object, indices: list[int]) -> Any:
-        return torch.zeros(len(indices), 32, 32), 0
-
-    return type("Misshapen", (Endless,), {"__getitems__": batch})()
-
-
-def broken_labels(config: RunConfig) -> Any:
-    image = torch.zeros(3, 32, 32)
-    return ramp_of(config, "Broken", "__getitem__", lambda self, index: (image, 0.9))
-
-
-def broken_batches(config: RunConfig) -> Any:
-    def batch(self: object, indices: list[int]) -> Batch:
-        return torch.zeros(len(indices), 3, 32, 32), torch.full((len(indices),), 0.9)
-
-    return type("BrokenBatches", (Endless,), {"__getitems__": batch})()
-
-
-def fails_when_made(config: RunConfig) -> None:
-    raise LookupError("planted in the factory")
-
-
-def fails_when_read(config: RunConfig) -> Any:
-    def item(self: object, index: int) -> None:
-        raise LookupError("planted in the sample")
-
-    return ramp_of(config, "FailsWhenRead", "__getitem__", item)

@@ -79,14 +79,6 @@ def test_ranks_with_different_options_are_refused_over_mpi(tmp_path: Path) -> No
 
 
 @pytest.mark.ranks
-def test_ranks_with_different_frameworks_are_refused(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    shared = [*SHORT, "--log-path", str(log), "--transport", "gloo", "--backend"]
-    line = f"ranks differ in backend: ddp on rank 0, horovod on rank 1; {ALIKE}"
-    require_refusal(two([*shared, "ddp"], [*shared, "horovod"]), log, line)
-
-
-@pytest.mark.ranks
 def test_ranks_with_different_data_are_refused(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     options = [*SHORT, *CELLS["ddp/gloo"], "--dataset", "tests.bench.own_data:of_its_rank"]
@@ -125,17 +117,6 @@ def test_ranks_with_different_code_are_refused(tmp_path: Path) -> None:
     assert line.endswith(" on rank 1; bring the same files to every node")
     assert done.returncode == 2
     assert read_run(log).state == "failed"
-
-
-@pytest.mark.ranks
-def test_ranks_with_different_variables_are_refused(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    options = [*SHORT, *CELLS["horovod/gloo"], "--log-path", str(log)]
-    done = two(options, options, env=["MALLOC_MMAP_THRESHOLD_=4096"])
-    kept = "trim_threshold=1073741824 mmap_threshold=33554432 on rank 0"
-    left = "left alone: MALLOC_MMAP_THRESHOLD_ set on rank 1 (and in env.MALLOC_MMAP_THRESHOLD_)"
-    cure = "start every rank with the same C library and MALLOC_* variables"
-    require_refusal(done, log, f"ranks differ in malloc: {kept}, {left}; {cure}")
 
 
 @pytest.mark.ranks

@@ -53,21 +53,12 @@ def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]
 BAD: list[tuple[str, list[str]]] = [
     ("", ["exactly one", "global_batch", "batch_per_rank"]),
     ("--batch-per-rnk 4", ["'--batch-per-rnk'", "'--batch-per-rank'"]),
-    (
-        "run --batch-per-rank 4",
-        ["unknown command 'run'", "by options alone", "doctor, collectives"],
-    ),
+    ("run --batch-per-rank 4", ["unknown command 'run'", "doctor, collectives"]),
     ("doctr", ["unknown command 'doctr'; did you mean 'doctor'"]),
     ("--batch-per-rank four", ["batch_per_rank='four'", "integer"]),
     ("--batch-per-rank 0", ["batch_per_rank='0'", "greater than or equal to 1"]),
-    (
-        "--backend ddp --world-size 8 --global-batch 100",
-        ["global_batch=100 does not divide by world_size=8", "96 or 104"],
-    ),
-    (
-        "--dataset digits --batch-per-rank 1798",
-        ["takes 1798 samples, but digits has 1797", "smaller batch"],
-    ),
+    ("--backend ddp --world-size 8 --global-batch 100", ["not divide by", "96 or 104"]),
+    ("--dataset digits --batch-per-rank 1798", ["takes 1798 samples, but digits has 1797"]),
     ("--config nowhere.toml", ["nowhere.toml", "No such file"]),
     ("--config nowhere.yaml", [".toml or .json"]),
 ]
@@ -78,15 +69,9 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--backend single --transport mpi", ["transport=mpi"]),
     ("--backend ddp --transport none", ["needs a transport", "mpi or gloo or nccl"]),
     ("--backend ddp --cycle-ms 5", ["cycle_ms", "Horovod (tuned)", "backend=ddp"]),
-    (
-        "--backend horovod --bucket-mib 5",
-        ["bucket_mib", "DDP (matched or tuned)", "Horovod (matched)"],
-    ),
+    ("--backend horovod --bucket-mib 5", ["DDP (matched or tuned)", "Horovod (matched)"]),
     ("--bucket-mib 5", ["bucket_mib", "backend=single"]),
-    (
-        "--backend horovod --settings matched --cycle-ms 5",
-        ["cycle_ms", "settings=matched", "(tuned)"],
-    ),
+    ("--backend horovod --settings matched --cycle-ms 5", ["settings=matched", "(tuned)"]),
     ("--backend horovod --cycle-ms 5", ["cycle_ms", "shipped", "--settings", "(tuned)"]),
     ("--backend ddp --settings tuned", ["settings=tuned", "bucket_mib", "none is given"]),
     ("--dataset digits --image-size 30", ["image_size=30", "24 or 32"]),
@@ -100,17 +85,11 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--compression fp16", ["compression=fp16", "backend=single"]),
     ("--exchange off", ["exchange=off", "backend=single"]),
     ("--backend ddp --exchange off --overlap off", ["overlap=off", "exchange=off leaves out"]),
-    (
-        "--backend ddp --settings matched --overlap off --bucket-mib 5",
-        ["bucket_mib=5", "overlap=off"],
-    ),
+    ("--backend ddp --settings matched --overlap off --bucket-mib 5", ["overlap=off"]),
     ("--backend ddp --device cuda --transport mpi", ["transport=mpi", "nccl"]),
     ("--backend ddp --transport nccl", ["transport=nccl", "mpi or gloo"]),
     ("--backend horovod --compression bf16", ["bfloat16", "--compression fp16"]),
-    (
-        "--backend ddp --compression fp16 --precision float64",
-        ["compression=fp16", "precision=float64"],
-    ),
+    ("--backend ddp --compression fp16 --precision float64", ["precision=float64"]),
     ("--clip-norm inf", ["clip_norm", "finite"]),
     ("--threads 1000000", ["threads", "4096"]),
     ("--log-path ''", ["log_path='' is empty", "leave it out"]),
@@ -140,19 +119,13 @@ def test_unknown_field_in_a_file_suggests_the_right_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            '{"batch_per_rank": 4, "seed": 1, "batch_per_rank": 8}',
-            ["'batch_per_rank' stands there twice"],
-        ),
+        ('{"batch_per_rank": 4, "batch_per_rank": 8}', ["'batch_per_rank' stands there twice"]),
         ('{"batch_per_rank": true}', ["batch_per_rank=True", "integer"]),
         ('{"batch_per_rank": 4.0}', ["batch_per_rank=4.0", "integer"]),
         ('{"batch_per_rank": 4, "compile": "yes"}', ["compile='yes'", "boolean"]),
         ('{"batch_per_rank": 4, "base_lr": NaN}', ["base_lr", "finite"]),
         ('{"batch_per_rank": 4, "model": 50}', ["model=50", "string"]),
-        (
-            '{"batch_per_rank": 4, "log_path": "a\\u0000b"}',
-            ["log_path='a\\x00b'", "control character"],
-        ),
+        ('{"batch_per_rank": 4, "log_path": "a\\u0000b"}', ["control character"]),
         ("[" * 100_000, ["nested too deeply", "one flat table"]),
         ("[4]", ["one table of fields, not a list"]),
         ("batch_per_rank = true", ["batch_per_rank=True"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -10,10 +11,11 @@ import torch
 
 from bench.config import RunConfig, UsageError
 from bench.data import batches, describe, load_images
+from tests.bench import own_data
 
 
 def config(factory: str, **fields: Any) -> RunConfig:
-    name = factory if ":" in factory else f"tests.bench.own_data:{factory}"
+    name = f"tests.bench.own_data:{factory}"
     return RunConfig(**{"dataset": name, "batch_per_rank": 4, **fields})
 
 
@@ -52,25 +54,55 @@ def test_torchs_random_numbers_repeat_in_every_rank_and_loader_and_differ_betwee
     assert not torch.equal(one.sort().values, values(seed=1).sort().values)
 
 
+def ramp_of(config: RunConfig, item: Callable[[Any, int], Any]) -> Any:
+    """A ramp whose samples are made otherwise."""
+    return type("Otherwise", (own_data.Ramp,), {"__getitem__": item})(config)
+
+
+def batches_of(batch: Any) -> Any:
+    return type("Batches", (own_data.Endless,), {"__getitems__": lambda *_: batch})()
+
+
+IMAGE = torch.zeros(3, 32, 32)
+
+
 @pytest.mark.parametrize(
-    ("factory", "words"),
+    ("made", "words"),
     [
-        ("nothing", "NoneType, which has no len"),
-        ("without_classes", "Ramp needs `classes`"),
-        ("one_class", "has one class, so its loss is 0"),
-        ("other_size", r"sample 0 is torch.float32 \[3, 20, 20\], not floats \[3, 32, 32\]"),
-        ("images_only", "sample 0 is no pair"),
-        ("broken_labels", r"sample 0 has label 0\.9, which is no whole number"),
-        ("broken_batches", r"is torch.float32 and torch.float32, not floats and torch.int64"),
-        ("fails_when_made", r"with one argument, failed \(LookupError: planted in the factory\)"),
-        ("fails_when_read", r"failed \(LookupError: planted in the sample\); mend it, its trace"),
-        ("misshapen", r"is \[\[1, 32, 32\], 'int'\], not \[\[1, 3, 32, 32\], \[1\]\]"),
+        (lambda c: None, "NoneType, which has no len"),
+        (lambda c: own_data.Ramp(c, classes=None), "Ramp needs `classes`"),
+        (lambda c: own_data.Ramp(c, classes=1), "has one class, so its loss is 0"),
+        (
+            lambda c: own_data.Ramp(c, _size=20),
+            r"is torch.float32 \[3, 20, 20\], not floats \[3, 32",
+        ),
+        (lambda c: ramp_of(c, lambda *_: IMAGE), "sample 0 is no pair"),
+        (lambda c: ramp_of(c, lambda *_: (IMAGE, 0.9)), r"label 0\.9, which is no whole number"),
+        (
+            lambda c: ramp_of(c, lambda *_: (IMAGE, 2)),
+            "sample 0 has label 2, but there are 2 class",
+        ),
+        (
+            lambda c: batches_of((IMAGE[None], torch.full((1,), 0.9))),
+            "torch.float32 and torch.float32",
+        ),
+        (
+            lambda c: batches_of((IMAGE, 0)),
+            r"\[\[3, 32, 32\], 'int'\], not \[\[1, 3, 32, 32\], \[1\]\]",
+        ),
+        (lambda c: [].pop(), r"with one argument, failed \(IndexError: pop from empty list"),
+        (
+            lambda c: ramp_of(c, lambda *_: [].pop()),
+            r"first sample, it failed .*mend it, its trace",
+        ),
     ],
 )
-def test_what_is_no_data_set_is_turned_away_in_one_line(factory: str, words: str) -> None:
-    c = config(factory)
+def test_what_is_no_data_set_is_turned_away_in_one_line(
+    made: Callable[[RunConfig], Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_data, "ramp", made)
     with pytest.raises(UsageError, match=words) as caught:
-        list(islice(batches(c, 0, load_images(c)), 3))
+        load_images(config("ramp"))
     assert "\n" not in str(caught.value)
 
 

@@ -80,14 +80,13 @@ class Trial:
         self.parameters = dict(network.named_parameters())
 
 
-@pytest.mark.parametrize("images", [IMAGES, 3 * IMAGES])
 def test_a_step_is_the_timeline_and_gradients_come_at_their_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a clock of our own, so that no load of the machine moves it: exact, not within 1 %."""
-    clock, scale = Clock(), images / IMAGES
+    clock, scale = Clock(), 3
     monkeypatch.setattr(module, "time", clock)
-    trial = Trial(tmp_path / "t.json", batch_per_rank=images)
+    trial = Trial(tmp_path / "t.json", batch_per_rank=scale * IMAGES)
     came: list[tuple[str, float]] = []
     for name, parameter in trial.parameters.items():
         parameter.register_post_accumulate_grad_hook(
@@ -168,7 +167,7 @@ def test_busy_cores_are_those_of_the_process() -> None:
     assert cores.parse(STAT, {"cpu0", "cpu1"}) == Ticks(130, 2, 3, 65)
     assert cores.parse(STAT, {"cpu"}) == Ticks(27, 18, 9, 18)
     assert cores.parse(STAT, {"cpu0", "cpu2"}) is None
-    assert busy_share(Ticks(30, 2, 3, 65), Ticks(60, 2, 3, 75)) == 0.75
+    assert busy_share(Ticks(30, 2, 3, 65), Ticks(50, 7, 8, 75)) == 0.75
     assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
     assert busy_share(None, Ticks(1, 0, 0, 1)) is None
 
@@ -188,9 +187,7 @@ def test_frameworks_exchange_what_is_handed_over(tmp_path: Path) -> None:
     assert run.end["checks"] == dict.fromkeys(
         ("samples_per_step", "torch_settings_kept", "parameters_equal", "gradients_averaged"), True
     )
-    assert "first_loss" not in run.end
     assert run.workload["emulated"] is True
-    assert "loss" in run.workload
     slowest = [min(steps) for steps in run.step_seconds()]
     assert min(slowest) >= FORWARD_S + BACKWARD_S, "two ranks' compute sleeps side by side"
     for window in run.windows:

@@ -12,6 +12,7 @@ from bench.record import read_run
 from tests.bench.ranks import bench
 
 
+@pytest.mark.ranks
 def test_one_line_then_the_users_traceback(tmp_path: Path) -> None:
     (tmp_path / "my_own.py").write_text("raise LookupError('planted')\n")
     log = tmp_path / "run.jsonl"

@@ -22,11 +22,7 @@ GLOO = {  # this environment's mpirun: test_run.py
 
 @pytest.mark.parametrize(
     ("launcher", "backend"),
-    [
-        ("mpirun of Open MPI 4", "horovod"),
-        ("hydra", "ddp"),
-        ("horovodrun", "horovod"),
-    ],
+    [("mpirun of Open MPI 4", "horovod"), ("hydra", "ddp"), ("horovodrun", "horovod")],
 )
 def test_gloo_needs_no_matching_mpi(tmp_path: Path, launcher: str, backend: str) -> None:
     log = tmp_path / "run.jsonl"

@@ -87,11 +87,6 @@ def test_ghost_batch_norm_is_batch_norm_of_each_part() -> None:
     assert torch.equal(ghost.eval()(x)[0], ghost(x[:1])[0])
 
 
-def test_a_width_is_of_our_own_networks_alone() -> None:
-    with pytest.raises(UsageError, match=r"model_width=0\.5 is of inception_bn, .* leave it out"):
-        build_model(RunConfig(batch_per_rank=1, model="resnet18", model_width=0.5), 10)
-
-
 def test_models_with_auxiliary_outputs_give_one() -> None:
     model = build_model(RunConfig(batch_per_rank=2, model="googlenet"), 10).train()
     assert model(torch.zeros(2, 3, 96, 96)).shape == (2, 10)

@@ -307,15 +307,12 @@ def config_with(**fields: object) -> Any:
     ("event", "fields", "words"),
     [
         ("window", {"seconds": "1.5"}, "window.seconds='1.5'"),
-        ("window", {"seconds": float("inf")}, "window.seconds=inf"),
         ("window", {"seconds": 1e308}, "window.seconds=1e+308"),
         ("window", {"seconds": 1e-320}, "window.seconds=1e-320"),
         ("window", {"input_seconds": [-0.1, 0.1]}, "window.input_seconds.0=-0.1"),
-        ("steps", {"seconds": [None]}, "steps.seconds.0=None"),
         ("start", {"schema": True}, "start.schema=True"),
         ("start", {"host": rank_0(hostname=["n1"])}, "start.host.ranks.0.hostname=['n1']"),
         ("start", {"host": rank_0(cpu="x" * 1_000_000)}, "start.host.ranks.0.cpu='xxx"),
-        ("start", {"host": rank_0(cpu="\ud800")}, "line 1 is no event: unexpected end of hex"),
         ("start", {"config": config_with(block=10**30)}, "config.block is beyond any real one"),
         ("start", {"config": config_with(augment=1)}, "config.augment=1, which a log has as True"),
         ("end", {"checks": {"samples_per_step": 1}}, "end.checks.samples_per_step=1"),
@@ -336,11 +333,9 @@ def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text + b"[" * 100_000 + b"\n", "is no event"),
         (lambda text: text + b'{"event": "pair"}\n', "damaged log: line"),
         (lambda text: text + text.splitlines()[-2] + b"\n", "2 end events"),
         (lambda text: text.splitlines()[0] + b"\n" + text, "2 start events"),
-        (lambda text: text.replace(b'"batch_per_rank": ', b'"batch_per_rank": 1', 1), "samples, "),
     ],
 )
 def test_an_old_log_that_contradicts_itself_is_unusable(

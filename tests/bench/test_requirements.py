@@ -128,8 +128,8 @@ def test_the_first_output_is_looked_at(output: Any, came: str) -> None:
 
 def test_labels_and_pictures_are_looked_at() -> None:
     require_scores(SCORES, torch.arange(4), 10, config())
-    with pytest.raises(UsageError, match="gave labels 8 to 11 for 10 classes"):
-        require_scores(torch.cat([SCORES, SCORES], 1), torch.arange(8, 12), 10, config())
+    with pytest.raises(UsageError, match="gave labels 7 to 10 for 10 classes"):
+        require_scores(torch.cat([SCORES, SCORES], 1), torch.arange(7, 11), 10, config())
     require_pictures(torch.rand(2, 3, 8, 8), config())
     with pytest.raises(UsageError, match="all pixels of the first batch are 1"):
         require_pictures(torch.ones(2, 3, 8, 8), config())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -13,25 +15,20 @@ from bench.config import UsageError, make_config
 from bench.train import torch_settings
 
 CONFIG = make_config({"batch_per_rank": 1, "threads": 1})
-Setter = Callable[[], object]
-# what changes -> how a user's code does it, and back
-CHANGES: dict[str, tuple[Setter, Setter]] = {
-    "threads 1 -> 3": (lambda: torch.set_num_threads(3), lambda: torch.set_num_threads(1)),
+# what changes -> how a user's code does it, to what, and back
+CHANGES: dict[str, tuple[Callable[[Any], object], Any, Any]] = {
+    "threads 1 -> 3": (torch.set_num_threads, 3, 1),
     "default_dtype torch.float32 -> torch.float64": (
-        lambda: torch.set_default_dtype(torch.float64),
-        lambda: torch.set_default_dtype(torch.float32),
+        torch.set_default_dtype,
+        torch.float64,
+        torch.float32,
     ),
-    "grad_enabled True -> False": (
-        lambda: torch.autograd.set_grad_enabled(False),
-        lambda: torch.autograd.set_grad_enabled(True),
-    ),
-    "deterministic False -> True": (
-        lambda: torch.use_deterministic_algorithms(True),
-        lambda: torch.use_deterministic_algorithms(False),
-    ),
+    "grad_enabled True -> False": (torch.autograd.set_grad_enabled, False, True),
+    "deterministic False -> True": (torch.use_deterministic_algorithms, True, False),
     "onednn_matmul none -> bf16": (
-        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),  # type: ignore[attr-defined]
-        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "none"),  # type: ignore[attr-defined]
+        partial(setattr, torch.backends.mkldnn.matmul, "fp32_precision"),  # type: ignore[attr-defined]
+        "bf16",
+        "none",
     ),
 }
 
@@ -43,15 +40,15 @@ def one_thread() -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_found(change: str) -> None:
-    do, undo = CHANGES[change]
+    setter, value, before = CHANGES[change]
     begun = torch_settings.require_alike(CONFIG, Backend(), nn.Linear(2, 2))
     kept = {"checks": {"torch_settings_kept": True}, "threads": [1]}
     assert torch_settings.check_kept(begun, Backend()) == kept
-    do()
+    setter(value)
     try:
         found = torch_settings.check_kept(begun, Backend())
     finally:
-        undo()
+        setter(before)
     assert found["checks"] == {"torch_settings_kept": False}
     assert found["torch_settings_changed"] == [f"rank 0: {change}"]
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.record import Run, read_run
+from bench.record import read_run
 from bench.record.user_code import digests, folder_of
-from plots.analyse.runs import load
-from plots.analyse.study import analyse
 from plots.bundle import check
 from tests.bench.ranks import ROOT, bench, run
 
@@ -42,15 +40,6 @@ SHORT = ["--model", "my_net.nets:make", "--dataset", "digits", "--image-size", "
 SHORT += ["--batch-per-rank", "4", "--warmup-steps", "3", "--windows", "1"]
 
 
-def train(folder: Path, log: str, *argv: str) -> Run:
-    """Train the model that lies in the folder."""
-    path = folder / "runs" / log
-    more = ["--log-path", str(path), *argv]
-    done = bench(1, *SHORT, *more, extra={"PYTHONPATH": str(folder)})
-    assert done.returncode == 0, done.stderr
-    return read_run(path)
-
-
 def lay(folder: Path) -> None:
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -59,7 +48,10 @@ def lay(folder: Path) -> None:
 
 def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path) -> None:
     lay(tmp_path)
-    trained = train(tmp_path, "run.jsonl")
+    path = tmp_path / "runs" / "run.jsonl"
+    done = bench(1, *SHORT, "--log-path", str(path), extra={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    trained = read_run(path)
     expected = digests({name: text.encode() for name, text in FILES.items()})
     late = {"my_net/late.py": expected.pop("my_net/late.py")}
     assert trained.host["user_code"] == expected, "none of the installed packages, none of ours"
@@ -81,23 +73,6 @@ def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path)
     del held[place]
     lost = check._without_code("runs/run.jsonl", trained, held)
     assert lost == f"{place} is missing; it is what runs/run.jsonl ran"
-
-
-def test_a_model_that_was_edited_between_the_sides_of_a_pair_gives_no_ratio(
-    tmp_path: Path,
-) -> None:
-    lay(tmp_path)
-    train(tmp_path, "ddp.jsonl", "--backend", "ddp")
-    slow = "import time\ndef width():\n    return 3\n"
-    (tmp_path / "my_net/parts.py").write_text(slow)
-    train(tmp_path, "horovod.jsonl", "--backend", "horovod")
-    analysis = analyse(load(tmp_path))
-    assert analysis.comparisons == []
-    (pair,) = [x for x in analysis.not_compared if x.pair.startswith("ddp/mpi")]
-    before, after = (digests({"x": t.encode()})["x"] for t in (FILES["my_net/parts.py"], slow))
-    shown = ", ".join(sorted((before[:12], after[:12])))
-    assert pair.reason == f"user_code.my_net/parts.py: {shown}"
-    assert not any(group.groups for group in analysis.digests), "nor are they called the same work"
 
 
 STUDY = """\

@@ -11,12 +11,7 @@ from bench.study.files import read_study
 from slurm.load import find_study
 from tests.slurm.studies import SMALL, small, write
 
-CELLS = (
-    "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, "
-    "handwritten/mpi, ps/mpi"
-)
-
-# key, the line that replaces it, message after the file's name
+# key, the line that replaces it, words of the message after the file's name
 BAD = [
     ("blocks", "bloks = 2", "unknown key 'bloks'; did you mean 'blocks'?"),
     ("blocks", "blocks = 0", "blocks=0: should be greater than or equal to 1"),
@@ -24,169 +19,62 @@ BAD = [
     ("blocks", 'blocks = "8"', "blocks='8': should be a valid integer"),
     ("blocks", "blocks = 10001", "blocks=10001: should be less than or equal to 10000"),
     ("blocks", "blocks = 8\nmax_blocks = 6", "max_blocks=6 is less than blocks=8; raise it to 8"),
-    (
-        "blocks",
-        "blocks = 8\nmax_blocks = 9",
-        "max_blocks=9 must be even, as blocks are added by two; raise it by one",
-    ),
+    ("blocks", "blocks = 8\nmax_blocks = 9", "max_blocks=9 must be even"),
     ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
-    (
-        "name",
-        'name = "../up"',
-        "name='../up' also names a folder; use lower-case letters, digits, '-' and '_', at most 64",
-    ),
-    (
-        "cells",
-        'cells = ["ddp/mip"]',
-        f"cells: 'ddp/mip' is not one of {CELLS}; did you mean 'ddp/mpi'?",
-    ),
-    (
-        "cells",
-        'cells = ["single", "single"]',
-        "cells lists 'single' 2 times; once is enough, blocks repeat it",
-    ),
-    (
-        "blocks",
-        'reference = "ddp/mpi"',
-        "candidate='horovod' and reference='ddp/mpi' make no pair; "
-        "name two frameworks, or two cells",
-    ),
-    (
-        "scaling",
-        'scaling = ["weak", "strong", "batch"]',
-        "scaling lists 'batch' without a table [batch]; add it, or drop 'batch'",
-    ),
-    (
-        "scaling",
-        'scaling = ["weak"]',
-        "[strong] has no effect, scaling lacks 'strong'; add it, or drop the table",
-    ),
-    (
-        "world_sizes",
-        "",
-        "world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]",
-    ),
-    (
-        "world_sizes",
-        "world_sizes = [1, 3]",
-        "strong.global_batch=8 does not divide by world_size=3; use 6 or 9",
-    ),
-    (
-        "batch_per_rank",
-        "batch_per_rnak = 8",
-        "unknown key 'weak.batch_per_rnak'; did you mean 'batch_per_rank'?",
-    ),
+    ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits"),
+    ("cells", 'cells = ["ddp/mip"]', "one of single, ddp/mpi, "),
+    ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough"),
+    ("cells", 'cells = ["single", "single@again"]', "the baseline has no arms; write 'single'"),
+    ("cells", 'cells = ["ddp/mpi", "ddp/mpi@again"]', "cells: '@again' is compared with nothing"),
+    ("blocks", 'reference = "ddp/mpi"', "candidate='horovod' and reference='ddp/mpi' make no pair"),
+    ("scaling", 'scaling = ["weak", "strong", "batch"]', "without a table [batch]"),
+    ("scaling", 'scaling = ["weak"]', "[strong] has no effect, scaling lacks 'strong'"),
+    ("world_sizes", "", "world_sizes is missing: weak and strong scaling need it"),
+    ("world_sizes", "world_sizes = [1, 3]", "strong.global_batch=8 does not divide by"),
+    ("batch_per_rank", "batch_per_rnak = 8", "'weak.batch_per_rnak'; did you mean"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
-    (
-        "windows",
-        'windows = "2"',
-        "run.windows='2' is of another kind than the field; write it as a whole number",
-    ),
-    (
-        "nesterov",
-        'nesterov = "yes"',
-        "run.nesterov='yes' is of another kind than the field; write it as true or false",
-    ),
-    (
-        "windows",
-        'backend = "ddp"',
-        "run.backend='ddp': the plan sets backend of each run; list it in cells",
-    ),
-    (
-        "windows",
-        'settings = "matched"',
-        "run.settings='matched': write settings at the top, or in a variant or an arm",
-    ),
-    (
-        "windows",
-        "accumulate = 8",
-        "run.accumulate=8 does not divide the 4 images of a rank's step: "
-        "unequal micro-batches would weigh images unequally; "
-        "choose a divisor (at ddp-mpi-w2-b4)",
-    ),
-    (
-        "seed",
-        'primary = { curve = "weak", world_size = 2 }',
-        "primary={'curve': 'weak', 'world_size': 2} must be one comparison, "
-        "and is none that this study plans; "
-        "choose its curve and world_size from those of the study",
-    ),
+    ("windows", 'windows = "2"', "run.windows='2' is of another kind than"),
+    ("nesterov", 'nesterov = "yes"', "run.nesterov='yes' is of another kind than the field"),
+    ("windows", 'backend = "ddp"', "run.backend='ddp': the plan sets backend of each run; list it"),
+    ("windows", 'settings = "matched"', "run.settings='matched': write settings at the top, or in"),
+    ("windows", "accumulate = 8", "choose a divisor (at ddp-mpi-w2-b4)"),
+    ("seed", 'primary = { curve = "weak", world_size = 2 }', "is none that this study plans"),
     ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
-    (
-        "nesterov",
-        "[variants.a]\n[variants.b]\nprecison = 'bf16'",
-        "unknown key 'variants.b.precison'; did you mean 'precision'?",
-    ),
-    (
-        "nesterov",
-        "[variants.'a b']\n[variants.b]",
-        "variants.a b also names logs; use lower-case letters, digits, '-' and '_', at most 64",
-    ),
-    (
-        "nesterov",
-        "[variants.a]\nthreads = 1",
-        "variants has 'a' alone; add another, or write its fields in [run]",
-    ),
-    (
-        "nesterov",
-        "[variants.a]\n[variants.b]\nthreads = 1",  # the default, said
-        "variants.a and variants.b are the same runs; change a field of one",
-    ),
-    (
-        "cells",
-        'cells = ["single", "single@again"]',
-        "cells: 'single@again': the baseline has no arms; write 'single'",
-    ),
-    (
-        "cells",
-        'cells = ["ddp/mpi", "ddp/mpi@again"]',
-        "cells: '@again' is compared with nothing; "
-        "name it in reference or candidate, or give it fields of its own in [arms.again] and list "
-        "its cell without '@again'",
-    ),
-    (
-        "nesterov",
-        "[arms.slow]\ninject_ms = 5.0",
-        "[arms.slow] has no effect, no cell ends in '@slow'; list one, or drop the table",
-    ),
+    ("nesterov", "[variants.a]\n[variants.b]\nprecison = 'bf16'", "'variants.b.precison'; did you"),
+    ("nesterov", "[variants.'a b']\n[variants.b]", "variants.a b also names logs; use lower-case"),
+    ("nesterov", "[variants.a]\nthreads = 1", "variants has 'a' alone; add another, or write its"),
+    # the default, said
+    ("nesterov", "[variants.a]\n[variants.b]\nthreads = 1", "variants.b are the same runs"),
+    ("nesterov", "[arms.slow]\ninject_ms = 5.0", "no cell ends in '@slow'"),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
-]
-# a line of [run], and what the first run that is planned says of it
-BAD_RUNS = [
-    ("windows = 0", "run.windows=0: Input should be greater than or equal to 1"),
+    # what the first run that is planned says of it
     (
-        'device = "cuda"',
-        "transport=mpi carries CPU tensors; with run.device=cuda use transport nccl",
+        "windows",
+        "windows = 0",
+        "run.windows=0: Input should be greater than or equal to 1 (at ddp-mp",
     ),
-    (
-        "cycle_ms = 1.0",
-        "run.cycle_ms has no effect with backend=ddp settings=shipped, but with Horovod (tuned); "
-        "leave it out, or change settings",
-    ),
+    ("windows", 'device = "cuda"', "with run.device=cuda use transport nccl (at ddp-mpi-w1-b8)"),
+    ("windows", "cycle_ms = 1.0", "run.cycle_ms has no effect with backend=ddp settings=shipped"),
 ]
-BAD += [("windows", line, f"{message} (at ddp-mpi-w1-b8)") for line, message in BAD_RUNS]
 
 
 @pytest.mark.parametrize(
-    ("key", "line", "message"), BAD, ids=[line or f"no {key}" for key, line, _ in BAD]
+    ("key", "line", "words"), BAD, ids=[line or f"no {key}" for key, line, _ in BAD]
 )
-def test_a_mistake_is_one_line(tmp_path: Path, key: str, line: str, message: str) -> None:
+def test_a_mistake_is_one_line(tmp_path: Path, key: str, line: str, words: str) -> None:
     path = write(tmp_path, **{key: line})
     with pytest.raises(UsageError) as caught:
         read_study(path)
-    assert str(caught.value) == f"{path}: {message}"
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_batch_sweep_alone_has_world_sizes_of_its_own(tmp_path: Path) -> None:
-    text = SMALL.replace('["weak", "strong"]', '["batch"]')
-    text = text.replace(
-        "[weak]\nbatch_per_rank = 8\n", "[batch]\nbatch_per_rank = [2, 4]\nworld_sizes = [2]\n"
-    )
-    path = write(tmp_path, text.replace("[strong]\nglobal_batch = 8\n", ""))
-    with pytest.raises(
-        UsageError, match="world_sizes has no effect without weak or strong scaling"
-    ):
-        read_study(path)
+    text = SMALL.replace('["weak", "strong"]', '["batch"]').partition("[weak]")[0]
+    text += "[batch]\nbatch_per_rank = [2, 4]\nworld_sizes = [2]\n"
+    with pytest.raises(UsageError, match="world_sizes has no effect without weak or strong"):
+        read_study(write(tmp_path, text))
 
 
 def test_settings_of_an_earlier_version_are_a_list_of_one(tmp_path: Path) -> None:
@@ -200,6 +88,8 @@ def test_defaults(tmp_path: Path) -> None:
     study = small(tmp_path, blocks="", seed="", time_limit_s="")
     assert (study.blocks, study.max_blocks, study.seed, study.margin) == (6, 20, 0, 0.02)
     assert (study.looks[0], study.settings) == (6, "shipped")
+    whole = small(tmp_path, nesterov="clip_norm = 1")
+    assert whole.run["clip_norm"] == 1, "a whole number is a number too"
 
 
 PAIRS = 'cells = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]'
@@ -210,12 +100,8 @@ def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
     study = small(tmp_path, cells=PAIRS, seed=one)
     assert study.primary is not None
     assert study.primary.transport == "gloo"
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="and is mpi-w2-b4, gloo-w2-b4; add transport, variant"):
         small(tmp_path, cells=PAIRS, seed='primary = { curve = "strong", world_size = 2 }')
-    assert str(caught.value).endswith(
-        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, variant or "
-        "batch_per_rank"
-    )
     of_mpi = 'primary = { curve = "weak", world_size = 1, transport = "mpi"'
     two = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
     with pytest.raises(UsageError, match="and is mpi-w1-b8-shipped, mpi-w1-b8-matched; add"):
@@ -254,13 +140,10 @@ candidate = "ddp@slow"
     ("lines", "rule"),
     [
         ("[arms.slow]\nthreads = 'two'", r"arms.slow.threads='two' is of another kind than the"),
-        (
-            "[arms.slow]\nemulate = 'k80.json'",
-            r"arms.slow.emulate: compute that sleeps .*in \[run\]",
-        ),
+        ("[arms.slow]\nemulate = 'k80.json'", r"arms.slow.emulate: compute that sleeps .*in \[run"),
         (
             "[arms.slow]\nthreads = 2\n[variants.a]\n[variants.b]\nthreads = 3",
-            r"arms.slow.threads is set by variants too; leave it out of one of them",
+            "arms.slow.threads is set by variants too",
         ),
         ("[arms.slow]\ninject_ms = -1.0", r"run.inject_ms=-1.0: .* \(at ddp-.*-slow-w1-b8\)"),
     ],
@@ -272,9 +155,10 @@ def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str)
 
 
 def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, blocks="blocks = 10000\nmax_blocks = 10000", world_sizes="world_sizes = [1, 2, 4]"
-    )
+    many = {
+        "blocks": "blocks = 10000\nmax_blocks = 10000",
+        "world_sizes": "world_sizes = [1, 2, 4]",
+    }
     rule = r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
     with pytest.raises(UsageError, match=rule):
-        read_study(path)
+        small(tmp_path, **many)

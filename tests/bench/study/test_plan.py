@@ -7,14 +7,7 @@ from pathlib import Path
 from bench.config import Curve, parse_argv
 from bench.study.definition import Study
 from bench.study.files import read_study
-from bench.study.plan import (
-    PlannedPoint,
-    PlannedRun,
-    launches,
-    orders,
-    plan,
-    points,
-)
+from bench.study.plan import PlannedPoint, PlannedRun, launches, orders, plan, points
 from tests.slurm.studies import SMALL, small, write
 
 RUNS = Path("results/small/runs")
