@@ -15,6 +15,7 @@ from bench.config import UsageError
 from plots.imports.files import POINT, read_files
 from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, ImportOptions
 
+_OFF = 0.02  # relative: between a total that a file states and ours
 _FAR = 3  # times the median of the others: a first line that is no step as they are
 _REPEATS = ("median", "min", "max")  # of runs: where they lie
 
@@ -45,7 +46,18 @@ def read(form: Format, name: str, paths: Sequence[Path], options: ImportOptions)
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
         raise UsageError(f"{paths[0]}: {'; '.join(['no point can be made of it', *warnings])}")
+    _require_totals(points)
     return Imported(values, points, warnings)
+
+
+def _require_totals(points: pd.DataFrame) -> None:
+    """Raise UsageError where a file states the rate of all ranks, and its lines make another."""
+    for _, rows in points.groupby(POINT, dropna=False):
+        rates = rows.groupby("quantity")["value"].mean()
+        ours, stated = rates.get(RATE), rates.get(f"total_{RATE}")
+        if ours and stated and abs(ours / stated - 1) > _OFF:
+            lines = f"its lines make {ours:g} images/s, and it states {stated:g}"
+            raise UsageError(f"{lines}: some are missing, of another run, or of a warm-up (--skip)")
 
 
 def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:

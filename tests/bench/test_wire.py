@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.hvd import Wire, _join_statistics
+from bench.backends.hvd import Wire
 from bench.config import RunConfig
-from tests.bench.tiny import normalised
 
 
 def wire(**fields: Any) -> Wire:
@@ -56,21 +55,3 @@ def test_types(fields: dict[str, Any], own: torch.dtype, travels_as: torch.dtype
     back = wire(**fields).decompress(sent, context)
     assert back.dtype == own
     assert torch.equal(back, tensor), "small whole numbers are exact in every type here"
-
-
-def test_joined_statistics_keep_the_models_own_parameters_and_buffers() -> None:
-    import horovod.torch as hvd
-
-    model = normalised(10)
-    parameters, state = [id(p) for p in model.parameters()], list(model.state_dict())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    _join_statistics(model, hvd)
-    joined = [m for m in model.modules() if isinstance(m, hvd.SyncBatchNorm)]
-    assert len(joined) == 2
-    assert not [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
-    assert (
-        [id(p) for p in model.parameters()]
-        == parameters
-        == [id(p) for p in optimizer.param_groups[0]["params"]]
-    )
-    assert list(model.state_dict()) == state
