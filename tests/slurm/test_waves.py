@@ -182,7 +182,8 @@ def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> No
     assert [(job["blocks"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
     logs = [*(run.folder / "runs").glob("*.jsonl")]
     ends = [json.loads(log.read_text().splitlines()[-1])["session"] for log in logs]
-    assert (len(ends), len(set(ends))) == (20, 1)  # of one command, whatever its waves
+    # of one command, whatever its waves
+    assert (len(ends), len(set(ends)), all(ends)) == (20, 1, True)
 
 
 def test_a_budget_ends_a_study_and_another_command_goes_on(run: Loop) -> None:
