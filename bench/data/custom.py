@@ -91,7 +91,7 @@ class Own(Dataset[Batch]):
             pickle.dumps(self._dataset)
         except Exception as error:
             rule = f"num_workers={self._config.num_workers} spawns processes, which need it pickled"
-            cure = "use functions at module level instead of lambdas and local ones"
+            cure = "hold no lambdas, local functions, locks or open files"
             why = factory.in_words(error)
             raise self._error(f"{rule} ({why}); {cure}, or --num-workers 0") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from bench.backends import catalogue
 from bench.config import RunConfig, UsageError
 
+_NOT_THE_USERS = ("torch", "torchvision", "bench")  # packages whose code is not looked into
 # what every backend exchanges; complex parameters are some backends' alone
 _TRAINED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _COMPLEX = (torch.complex64, torch.complex128)
@@ -56,9 +57,11 @@ def _type_problems(which: str, parameter: nn.Parameter, config: RunConfig) -> It
 def _layer_problems(name: str, module: nn.Module) -> Iterator[str]:
     kind = type(module).__name__
     bases = [base.__name__ for base in type(module).__mro__]  # torch's, or a framework's own
-    if isinstance(module, nn.modules.batchnorm._BatchNorm) and "SyncBatchNorm" in bases:
+    if isinstance(module, nn.modules.batchnorm._BatchNorm) and "SyncBatchNorm" in "".join(bases):
         alone = f"{name} ({kind}) synchronises by one framework, and not under another"
         yield f"{alone}; return a plain BatchNorm"
+    elif type(module).__module__.startswith(("torch.nn.parallel", "torch.distributed")):
+        yield f"{name} ({kind}) divides or exchanges by itself; leave the exchange to the backend"
     elif call := _asks_for_group(module):
         alone = f"{name} ({kind}) uses {call}, which not every backend's ranks have"
         yield f"{alone}; leave the exchange to the backend"
@@ -73,17 +76,31 @@ def _asks_for_group(module: nn.Module) -> str:
         if isinstance(value, torch.distributed.ProcessGroup):
             return f"a process group of torch.distributed ({name})"
     kind = type(module)
-    if kind.__module__.startswith(("torch.nn.parallel", "torch.distributed")):
-        return "torch.distributed"
-    if kind.__module__.partition(".")[0] in ("torch", "torchvision", "bench"):
-        return ""
-    functions = [f for _, f in inspect.getmembers(kind, inspect.isfunction)]
-    calls = (call for f in functions for call in _distributed(f.__code__, f.__globals__))
-    return next(calls, "")
+    return next(_calls_of(kind, set()), "")
 
 
-def _distributed(code: CodeType, names: dict[str, Any]) -> Iterator[str]:
+def _calls_of(value: object, seen: set[CodeType]) -> Iterator[str]:
+    """Names of torch.distributed that a user's class or function uses, or what it calls."""
+    if str(getattr(value, "__module__", "torch")).partition(".")[0] in _NOT_THE_USERS:
+        return
+    if inspect.isclass(value):
+        for _, function in inspect.getmembers(value, inspect.isfunction):
+            yield from _calls_of(function, seen)
+    elif isinstance(value, FunctionType):
+        yield from _distributed(value.__code__, value.__globals__, seen)
+
+
+def _distributed(code: CodeType, names: dict[str, Any], seen: set[CodeType]) -> Iterator[str]:
     """Names of torch.distributed that some code uses: dist.all_reduce, or all_reduce itself."""
+    if code in seen:
+        return
+    seen.add(code)
+    values = [names.get(name) for name in code.co_names]
+    own = [v for v in values if isinstance(v, ModuleType)]
+    own = [m for m in own if m.__name__.partition(".")[0] not in _NOT_THE_USERS]
+    values += [getattr(module, name, None) for module in own for name in code.co_names]
+    for value in values:
+        yield from _calls_of(value, seen)
     for name in code.co_names:
         value = names.get(name)
         if isinstance(value, ModuleType) and value.__name__.startswith("torch.distributed"):
@@ -94,7 +111,7 @@ def _distributed(code: CodeType, names: dict[str, Any]) -> Iterator[str]:
         yield "torch.distributed"
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _distributed(inner, names)
+            yield from _distributed(inner, names, seen)
 
 
 def _in_words(dtype: torch.dtype) -> str:
@@ -116,6 +133,7 @@ def require_scores(output: object, labels: torch.Tensor, classes: int, config: R
     fits = output.dim() == 2 and shape[0] == len(labels) and shape[1] >= classes
     if not (fits and output.is_floating_point()):
         came = f"{_in_words(dtype)} {shape}" if not output.is_floating_point() else f"{shape}"
+        cure = f"give its last layer {classes} outputs, and return them as they are"
         raise UsageError(f"model={config.model!r} gave {came}, {wanted}; {cure}")
     if not output.requires_grad:
         raise UsageError(f"model={config.model!r} gave scores without a gradient; train it")
@@ -128,10 +146,14 @@ def require_scores(output: object, labels: torch.Tensor, classes: int, config: R
 
 
 def require_pictures(images: torch.Tensor, config: RunConfig) -> None:
-    """Raise UsageError where all pixels of the first batch [n, 3, size, size] are one number."""
-    low, high = (float(end) for end in images.detach().aminmax())
-    if not low < high:
-        raise UsageError(
-            f"dataset={config.dataset!r}: all pixels of the first batch are {low:g}, so nothing "
-            "can be learnt; check how images are read and scaled"
-        )
+    """Raise UsageError where each channel of the first batch [n, channels, ...] is one number, or
+    a pixel is none.
+    """
+    first = f"dataset={config.dataset!r}: "
+    cure = "check how images are read and scaled"
+    if not images.isfinite().all():
+        raise UsageError(f"{first}the first batch has pixels that are not finite; {cure}")
+    low, high = images.detach().movedim(1, 0).flatten(1).aminmax(dim=1)  # scaled channel by channel
+    if not (low < high).any():
+        pixels = f"all pixels of the first batch are {', '.join(f'{x:g}' for x in low.unique())}"
+        raise UsageError(f"{first}{pixels}, so nothing can be learnt; {cure}")

@@ -54,6 +54,7 @@ class Loop:
         # torch's come from the model's making on; what frameworks draw of these differs
         seed_beside_torch(config.seed)
         self._autocast = precision.autocast(config)
+        self._all_names = {name for name, _ in network.named_parameters()}
         trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self._trained, self._names = [*trained.values()], [*trained]
         self._steps = 0  # taken so far
@@ -100,9 +101,13 @@ class Loop:
             if not self._steps and self._classes is not None:
                 require_pictures(images, self._config)
                 require_scores(scores, labels, self._classes, self._config)
+                self._require_no_more_parameters()
                 self.scores = scores.shape[1]
             loss = mean_loss(self._config, scores, labels)
         self._observer.forward_done()
+        if not loss.requires_grad:
+            frozen = f"model={self._config.model} has nothing left to train"
+            raise UsageError(f"{frozen} in step {self._steps + 1}; leave a parameter unfrozen")
         if parts > 1:
             loss = loss / parts
         self.session.backward(loss)
@@ -117,6 +122,12 @@ class Loop:
             with nullcontext() if index == parts - 1 else self.session.no_sync():
                 total = total + self._backward(*part, parts)
         return total
+
+    def _require_no_more_parameters(self) -> None:
+        made = [n for n, _ in self._network.named_parameters() if n not in self._all_names]
+        if made:
+            late = f"made {made[0]} in its first forward pass, so no backend knows it"
+            raise UsageError(f"model={self._config.model} {late}; make it in the factory")
 
     def _idle(self) -> UsageError:
         """Make the error of a step that left a parameter out: frameworks differ then."""

@@ -275,6 +275,21 @@ def test_a_parameter_that_the_pass_writes_is_not_proven() -> None:
     assert judged["not_proven"] == ["a"]
 
 
+class Nothing(nn.Module):
+    """Multiplies by zero, so every gradient is zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 0
+
+
+def nothing(classes: int) -> nn.Module:
+    return nn.Sequential(*with_state(classes).children(), Nothing())
+
+
+def test_gradients_that_are_all_zero_prove_nothing() -> None:
+    assert train(Backend(), of("nothing"), steps=(2,))[0].holds is None
+
+
 def test_a_step_that_was_not_checked_does_not_hold() -> None:
     assert not train(Backend(), steps=(2, 7))[0].holds
 

@@ -29,6 +29,21 @@ class Asks(nn.Module):
         return x
 
 
+def _mean_over_ranks(x: torch.Tensor) -> torch.Tensor:
+    if dist.is_initialized():
+        dist.all_reduce(x)
+    return x
+
+
+class AsksThroughAFunction(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return _mean_over_ranks(x)
+
+
+class NaiveSyncBatchNorm(nn.BatchNorm2d):
+    pass
+
+
 class OwnSync(nn.SyncBatchNorm):
     pass
 
@@ -88,6 +103,9 @@ def test_a_model_is_as_its_factory_made_it_but_for_a_type_asked_for_its_float32(
         (nn.LazyLinear(3), "ddp", "0.weight has no shape before"),
         (nn.Embedding(3, 4, sparse=True), "ddp", "0 (Embedding) makes sparse gradients"),
         (Asks(), "horovod", "0 (Asks) uses torch.distributed"),
+        (AsksThroughAFunction(), "ddp", "0 (AsksThroughAFunction) uses torch.distributed"),
+        (NaiveSyncBatchNorm(4), "ddp", "0 (NaiveSyncBatchNorm) synchronises by one framework"),
+        (nn.DataParallel(nn.Linear(2, 2)), "ddp", "0 (DataParallel) divides or exchanges by"),
         (Kinds(10), "horovod", "0.spectrum is complex64, which horovod cannot exchange"),
         (Kinds(10), "ddp", ""),
         (nn.BatchNorm2d(4), "horovod", ""),
@@ -131,8 +149,11 @@ def test_labels_and_pictures_are_looked_at() -> None:
     with pytest.raises(UsageError, match="gave labels 7 to 10 for 10 classes"):
         require_scores(torch.cat([SCORES, SCORES], 1), torch.arange(7, 11), 10, config())
     require_pictures(torch.rand(2, 3, 8, 8), config())
-    with pytest.raises(UsageError, match="all pixels of the first batch are 1"):
-        require_pictures(torch.ones(2, 3, 8, 8), config())
+    black = torch.tensor([-2.0, -1.0, 0.5]).view(1, 3, 1, 1).expand(2, 3, 8, 8)  # as normalised
+    with pytest.raises(UsageError, match=r"all pixels of the first batch are -2, -1, 0\.5, so"):
+        require_pictures(black, config())
+    with pytest.raises(UsageError, match="pixels that are not finite"):
+        require_pictures(torch.tensor([[[1.0, torch.nan]]]), config())
 
 
 def folder_of(root: Path, images: dict[str, Image.Image]) -> RunConfig:

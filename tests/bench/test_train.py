@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bench.backends.protocol import Backend
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.instrument import Observer
 from bench.models import build_model
 from bench.record import read_run
@@ -89,6 +89,43 @@ def test_an_observer_is_told_of_every_part_of_a_step() -> None:
         "gradients_ready",
         "step_end",
     ]
+
+
+class Late(torch.nn.Linear):
+    """Makes a layer in its first forward pass."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "late"):
+            self.late = torch.nn.Linear(10, 10)
+        result: torch.Tensor = self.late(super().forward(images.mean((2, 3))))
+        return result
+
+
+class Freezes(torch.nn.Linear):
+    """Freezes itself in its second forward pass."""
+
+    passes = 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.passes += 1
+        self.requires_grad_(self.passes == 1)
+        return super().forward(images.mean((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (Late(3, 10), r"made late\.weight in its first forward pass.*make it in the factory"),
+        (Freezes(3, 10), "has nothing left to train in step 2; leave a parameter unfrozen"),
+    ],
+)
+def test_what_changes_in_a_pass_is_told(network: torch.nn.Module, words: str) -> None:
+    config = RunConfig(batch_per_rank=4, dataset="digits")
+    batch = (torch.rand(4, 3, 8, 8), torch.arange(4))
+    samples = Input(config, iter([batch] * 3), torch.device("cpu"))
+    loop = Loop(config, Backend(), network, samples, classes=10)
+    with pytest.raises(UsageError, match=words):
+        [loop.step() for _ in range(2)]
 
 
 @pytest.mark.ranks
