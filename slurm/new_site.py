@@ -56,10 +56,12 @@ class NodeKind(NamedTuple):
     is_mixed: bool  # Slurm merged nodes that differ into this row
 
     def __str__(self) -> str:
-        """Say how many nodes of what: '24 of 40 cores and gpu:v100:4'."""
+        """Say how many nodes of what: '24 of 40 cores and gpu:v100:4 (ib, v100)'."""
         more = "or more " if self.is_mixed else ""
         gpus = f" and {self.gres.partition('(')[0]}" if _gpus(self.gres) else ""
-        return f"{self.nodes} of {self.sockets * self.cores} {more}cores{gpus}"
+        features = ", ".join(sorted(self.features - {"(null)"}))
+        named = f" ({features})" if features else ""
+        return f"{self.nodes} of {self.sockets * self.cores} {more}cores{gpus}{named}"
 
 
 def read_skeleton(name: str) -> tuple[str, list[str]]:
@@ -137,10 +139,13 @@ def _kind(line: str) -> NodeKind | None:
 def _one_kind(best: NodeKind, others: Sequence[NodeKind]) -> dict[str, str]:
     """Make a job ask for the chosen kind of node where its partition has several."""
     names = re.findall(r"\bgpu:([^:,()]+):\d", best.gres)
-    if others and len(names) == 1:
-        return {"gpu.type": names[0]}
-    alone = sorted(best.features - {"(null)"}.union(*(other.features for other in others)))
-    return {"access.constraint": alone[0]} if others and alone else {}
+    by_type = others and len(names) == 1
+    alike = [
+        k for k in others if not by_type or re.search(rf"\bgpu:{re.escape(names[0])}:", k.gres)
+    ]
+    alone = sorted(best.features - {"(null)"}.union(*(kind.features for kind in alike)))
+    facts = {"gpu.type": names[0]} if by_type else {}
+    return facts | ({"access.constraint": alone[0]} if alike and alone else {})
 
 
 def _choices(best: NodeKind, kinds: Sequence[NodeKind]) -> Iterator[str]:

@@ -25,6 +25,10 @@ class UnknownIdError(UsageError):
     """A job that sbatch took without saying its id, and that squeue does not list yet."""
 
 
+class SilentError(UsageError):
+    """A command of Slurm's that did not answer in time, whatever it did."""
+
+
 @dataclass(frozen=True)
 class Queued:
     """One job in Slurm's queue: `state` as in PENDING; `command`: its script, where it tells."""
@@ -58,13 +62,19 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     command = ["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)]
-    answer = _ask(command, pass_fds=(lock.fileno(),))
+    try:
+        answer = _ask(command, pass_fds=(lock.fileno(),))
+    except SilentError as error:
+        return _id_in_queue(script, f"may be submitted, id not known: {error}")
     # a centre's wrapper may greet before it, and a federation adds the cluster's name behind it
     ids = re.findall(r"^(?:Submitted batch job )?(\d+)(?:;.*| on cluster .*)?\s*$", answer, re.M)
-    return ids[-1] if ids else _id_in_queue(script, answer)
+    if ids:
+        return ids[-1]
+    last = (answer.strip().splitlines() or [""])[-1][:80]
+    return _id_in_queue(script, f"is submitted, id not known: sbatch said {last!r}")
 
 
-def _id_in_queue(script: Path, answer: str) -> str:
+def _id_in_queue(script: Path, otherwise: str) -> str:
     """Find the id of a job that was submitted just now. Raises UnknownIdError."""
     for _ in range(_TRIES):
         if ids := [
@@ -72,9 +82,8 @@ def _id_in_queue(script: Path, answer: str) -> str:
         ]:
             return ids[-1]
         time.sleep(1)
-    last = (answer.strip().splitlines() or [""])[-1][:80]
     cure = "see `squeue --me`; a submit later on finds the job there and leaves it alone"
-    raise UnknownIdError(f"{script.name} is submitted, id not known: sbatch said {last!r}; {cure}")
+    raise UnknownIdError(f"{script.name} {otherwise}; {cure}")
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
@@ -134,7 +143,7 @@ def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
         )
     except subprocess.TimeoutExpired:
         cure = "is Slurm's controller up? see `sinfo`"
-        raise UsageError(f"{command[0]} did not answer within {_ANSWER_S} s; {cure}") from None
+        raise SilentError(f"{command[0]} did not answer within {_ANSWER_S} s; {cure}") from None
     if done.returncode:
         complaint = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         cure = "correct the site file or the options, then submit again"

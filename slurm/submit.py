@@ -192,6 +192,8 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
         if pending:
             slurm_commands.cancel(pending, False, work.site.access.clusters)
         job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
+    except UnknownIdError as error:
+        return str(error)
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
         reason = " ".join(str(error).split())
         cure = f"when they have ended: python -m plots report {work.folder.path}"

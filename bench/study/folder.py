@@ -111,7 +111,7 @@ class StudyFolder:
             if old.get(key) != new.get(key):
                 self.check_not_shipped()  # then another name for the study would be of no use
                 differs = f"{key}={old.get(key)!r} there, {new.get(key)!r} now"
-                cure = "give the study a new name, or choose another --results"
+                cure = "give the --site it was submitted with, a new name or another --results"
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {differs}; {cure}"
                 )

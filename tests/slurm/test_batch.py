@@ -180,6 +180,25 @@ def test_a_jobs_id_is_found_behind_a_greeting_of_sbatch_or_in_the_queue(
             slurm_commands.submit(script, tmp_path, lock)
 
 
+def test_a_job_of_an_sbatch_that_did_not_answer_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "job.sh"
+
+    def silent(command: object, pass_fds: object) -> str:
+        raise slurm_commands.SilentError("sbatch did not answer")
+
+    monkeypatch.setattr(slurm_commands, "_ask", silent)
+    monkeypatch.setattr(slurm_commands, "_TRIES", 1)
+    queue = [Queued("4101", "", "PENDING", str(script))]
+    monkeypatch.setattr(slurm_commands, "queue", lambda: queue)
+    with (tmp_path / "lock").open("w") as lock:
+        assert slurm_commands.submit(script, tmp_path, lock) == "4101"
+        queue.clear()
+        with pytest.raises(UsageError, match=r"^job.sh may be submitted, id not known: sbatch did"):
+            slurm_commands.submit(script, tmp_path, lock)
+
+
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
     cluster.submit()
     cluster.finish("n001-b00")

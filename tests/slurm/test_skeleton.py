@@ -114,11 +114,16 @@ login-test|1|1|4|1|1:00:00|(null)
 def test_a_job_asks_for_one_of_several_kinds_of_node_and_the_file_says_which() -> None:
     site = from_sinfo(SEVERAL_GPUS)
     assert (site.gpu.type, site.access.constraint, site.limits.max_nodes) == ("v100", "", 24)
-    kinds = "24 of 40 cores and gpu:v100:4; 16 of 64 cores and gpu:a100:4"
+    kinds = "24 of 40 cores and gpu:v100:4 (gpu, v100); 16 of 64 cores and gpu:a100:4 (a100, gpu)"
     assert any(kinds in note for note in site.notes)
     site = from_sinfo(SEVERAL_CPUS)
     assert (site.gpu.type, site.access.constraint, site.node.cores) == ("", "milan", 128)
-    assert any("100 of 32 cores; 300 of 128 cores" in note for note in site.notes)
+    assert any(
+        "100 of 32 cores (cpu, haswell); 300 of 128 cores (cpu, milan)" in note
+        for note in site.notes
+    )
+    site = from_sinfo(SEVERAL_GPUS.replace("v100:4(S:0-1)|gpu,v100", "a100:4(S:0-1)|gpu,80gb"))
+    assert (site.gpu.type, site.access.constraint) == ("a100", "80gb"), "of one type, two memories"
     assert from_sinfo(SINFO).gpu.type == ""  # one kind alone
 
 
