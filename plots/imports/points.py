@@ -16,6 +16,8 @@ from plots.imports.files import POINT, read_files
 from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, ImportOptions
 
 _OFF = 0.02  # relative: between a total that a file states and ours
+_RATES = re.compile(r"(?i)(?:_per_|/)s(?:ec(?:ond)?)?$|throughput|(?:^|_)(?:ips|fps|speed)$")
+_TIMES = re.compile(r"(?i)(?:^|_)(?:seconds?|secs?|s|ms|minutes?|time)$")
 _FAR = 3  # times the median of the others: a first line that is no step as they are
 _REPEATS = ("median", "min", "max")  # of runs: where they lie
 
@@ -66,6 +68,10 @@ def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
     once = values[~values.duplicated([*place, "value"])]
     if len(once) < len(values):
         warnings.append(f"{len(values) - len(once)} numbers stand there twice, and count once")
+    for (file, quantity), epochs in once.groupby(["file", "quantity"])["epoch"]:
+        if epochs.notna().any() and epochs.isna().any():
+            mixed = f"{file}: some lines of {quantity} name an epoch, and others none"
+            raise UsageError(f"{mixed}, such as of validation: let the pattern take one kind alone")
     clash = once[once.duplicated(place, keep=False)]
     if len(clash):
         _, rows = next(iter(clash.groupby(place, dropna=False, sort=False)))
@@ -105,7 +111,7 @@ def _without_first(
     grouped: Any = values[np.isfinite(values["value"])].groupby(run, dropna=False, sort=False)
     far: dict[str, str] = {}
     for (file, *_, quantity), rows in grouped:
-        timed = quantity.endswith("_seconds") or _is_rate(quantity)
+        timed = _TIMES.search(quantity) or _is_rate(quantity)
         if len(rows) < 3 or not timed or re.fullmatch(form.last_counts, quantity):
             continue
         first, median = rows["value"].iloc[0], rows["value"].iloc[1:].median()
@@ -119,7 +125,7 @@ def _without_first(
 
 
 def _is_rate(quantity: str) -> bool:
-    return quantity.endswith(("_per_s", "_per_second"))
+    return _RATES.search(quantity) is not None
 
 
 def _mean(quantity: str) -> Callable[[pd.Series[float]], float]:
