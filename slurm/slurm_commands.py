@@ -67,7 +67,9 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
     except SilentError as error:
         return _id_in_queue(script, f"may be submitted, id not known: {error}")
     # a centre's wrapper may greet before it, and a federation adds the cluster's name behind it
-    ids = re.findall(r"^(?:Submitted batch job )?(\d+)(?:;.*| on cluster .*)?\s*$", answer, re.M)
+    ids: list[str] = re.findall(
+        r"^(?:Submitted batch job )?(\d+)(?:;.*| on cluster .*)?\s*$", answer, re.M
+    )
     if ids:
         return ids[-1]
     last = (answer.strip().splitlines() or [""])[-1][:80]
