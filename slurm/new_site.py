@@ -154,6 +154,8 @@ def _choices(best: NodeKind, kinds: Sequence[NodeKind]) -> Iterator[str]:
     if len(alike) > 1:
         several = f"partition {best.partition} has several kinds of node: {'; '.join(alike)}"
         yield f"{several}. This file is of {best}"
+    if len(models := re.findall(r"\bgpu:([^:,()]+):\d", best.gres)) > 1:
+        yield f"a node has several GPU models ({', '.join(models)}): name one in gpu.type"
     if best.is_mixed:
         differ = f"nodes of {best.partition} differ, and the smallest are written"
         yield f"{differ}; `sinfo --exact --partition={best.partition}` lists them"

@@ -56,9 +56,9 @@ def _require_totals(points: pd.DataFrame) -> None:
     """Raise UsageError where a file states the rate of all ranks, and its lines make another."""
     for _, rows in points.groupby(POINT, dropna=False):
         rates = rows.groupby("quantity")["value"].mean()
-        ours, stated = rates.get(RATE), rates.get(f"total_{RATE}")
-        if ours and stated and abs(ours / stated - 1) > _OFF:
-            lines = f"its lines make {ours:g} images/s, and it states {stated:g}"
+        total, stated = rates.get(RATE), rates.get(f"total_{RATE}")
+        if total and stated and abs(total / stated - 1) > _OFF:
+            lines = f"its lines make {total:g} images/s, and it states {stated:g}"
             raise UsageError(f"{lines}: some are missing, of another run, or of a warm-up (--skip)")
 
 

@@ -213,6 +213,21 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     }
 
 
+def kept(config: RunConfig, backend: Any) -> bool:
+    """Whether rank 0's tensors of many types and layouts come out of `wrap` as they were."""
+    import torch
+
+    from bench.models import build_model
+    from tests.bench.test_requirements import tensors
+
+    model = "tests.bench.test_requirements:frozen_kinds"
+    network = build_model(config.model_copy(update={"model": model}), 10)
+    before = tensors(network)
+    trained = [p for p in network.parameters() if p.requires_grad]
+    backend.wrap(network, torch.optim.SGD(trained, lr=0.1), config)
+    return before == tensors(network)
+
+
 def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
     """Bytes of each exchange for ResNet-50 after DDP has rebuilt its buckets."""
     from bench.models import build_model
@@ -250,7 +265,7 @@ def outcome(config: RunConfig, backend: Any, rank: int) -> dict[Any, Any]:
         if offered(config.backend, key[1])
     }
     result["exchange off"] = alone(config, backend, rank)
-    result["verbs"] = verbs(config, backend, rank)
+    result["verbs"] = {**verbs(config, backend, rank), "kept": kept(config, backend)}
     if (config.transport, config.settings, config.world_size) == ("mpi", "matched", 2):
         result["exchange_bytes"] = exchange(config, backend, rank)
     return result

@@ -136,6 +136,7 @@ def test_small_verbs(cell: str, settings: str, ranks: int) -> None:
         assert len(buffers) == 6
         assert all((b == 1).all() for b in buffers), "rank 0's buffers must win"
     assert all(got["cleared"])
+    assert got["kept"], "type, shape, layout and values of rank 0's tensors"
     came, left = zip(*got["barrier"], strict=True)
     assert min(left) >= max(came), "the barrier waits for all, and rank 0 came late"
 

@@ -124,6 +124,8 @@ def test_a_job_asks_for_one_of_several_kinds_of_node_and_the_file_says_which() -
     )
     site = from_sinfo(SEVERAL_GPUS.replace("v100:4(S:0-1)|gpu,v100", "a100:4(S:0-1)|gpu,80gb"))
     assert (site.gpu.type, site.access.constraint) == ("a100", "80gb"), "of one type, two memories"
+    site = from_sinfo(SEVERAL_GPUS.replace("gpu:v100:4", "gpu:v100:2,gpu:k80:2"))
+    assert any("several GPU models (v100, k80)" in note for note in site.notes)
     assert from_sinfo(SINFO).gpu.type == ""  # one kind alone
 
 
