@@ -96,9 +96,9 @@ def _distributed(code: CodeType, names: dict[str, Any], seen: set[CodeType]) -> 
         return
     seen.add(code)
     values = [names.get(name) for name in code.co_names]
-    own = [v for v in values if isinstance(v, ModuleType)]
-    own = [m for m in own if m.__name__.partition(".")[0] not in _NOT_THE_USERS]
-    values += [getattr(module, name, None) for module in own for name in code.co_names]
+    modules = [v for v in values if isinstance(v, ModuleType)]
+    modules = [m for m in modules if m.__name__.partition(".")[0] not in _NOT_THE_USERS]
+    values += [getattr(module, name, None) for module in modules for name in code.co_names]
     for value in values:
         yield from _calls_of(value, seen)
     for name in code.co_names:
