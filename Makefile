@@ -37,7 +37,7 @@ help: ## list the targets
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"
 
-study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 8; reports in results/mine (at most 12 min on 2 cores)
+study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 8; reports in results/mine (about 15 min on 2 cores)
 	@$(call run_studies,local emulated-short,--budget 7m)
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)

@@ -87,11 +87,14 @@ class RunHere(StudyOptions):
 
     After its `blocks` launches, and then after every two more, the verdict is looked at, until it
     is settled, `max_blocks` or the budget is reached. What failed, timed out or was interrupted is
-    done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl.
+    done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl. Exit
+    status: 0 every run is ok, settled or not, 1 one is not, 2 the input was wrong.
     """
 
     budget: Annotated[int | None, BeforeValidator(waves.seconds)] = option(
-        None, "end within it: 90s, 15m, 1h30m", shown=Shown(metavar="TIME")
+        None,
+        "begin no launch after the first look that would end beyond it: 15m, 1h30m",
+        shown=Shown(metavar="TIME"),
     )
 
     def run(self) -> int:

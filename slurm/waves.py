@@ -29,16 +29,17 @@ class Standing:
     launch_s: float | None = None  # that a launch takes; None: nobody knows yet
 
     def decide(self) -> tuple[int, str]:
-        """Launches to go on to: all wanted, then two at a time, with a budget from the start.
+        """Launches to go on to: all wanted, then two at a time while the budget lasts.
 
-        Or as many as are done, and why it ends.
+        Or as many as are done, and why it ends. A budget never ends what comes before the first
+        look, without which there is no verdict.
         """
-        goal = self.wanted if self.done < self.wanted else self.done + STEP
-        if self.left_s is not None:
-            goal = min(goal, self.done - self.done % STEP + STEP)
+        if self.done < self.wanted:
+            return self.wanted, ""
+        goal = self.done + STEP
         if self.settled:
             return self.done, "settled"
-        if goal > max(self.most, self.wanted):
+        if goal > self.most:
             return self.done, f"all {self.done} launches are done"
         need_s = (self.launch_s or 0) * (goal - self.done)
         if self.left_s is not None and (self.left_s <= 0 or need_s > self.left_s):
