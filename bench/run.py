@@ -52,10 +52,15 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     return pulse.passed
 
 
-def _say_scores(config: RunConfig, scores: int, classes: int) -> None:
-    """Say that a model has more scores than there are classes, as a head left as it was has."""
-    if scores > classes:
-        say(f"note: model={config.model!r} gives {scores} scores for {classes} classes")
+def _say_doubts(loop: Loop, config: RunConfig, classes: int) -> None:
+    """Say what the first batch leaves in doubt: scores beyond the classes, as a head left as it was
+    has, or one label alone.
+    """
+    if loop.scores > classes:
+        say(f"note: model={config.model!r} gives {loop.scores} scores for {classes} classes")
+    if loop.one_label is not None:
+        labels = f"all labels of rank 0's first batch are {loop.one_label}"
+        say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")
 
 
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
@@ -67,7 +72,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     try:
         measure(rig, log, pulse.window, turns)
         if rig.launch.rank == 0:
-            _say_scores(rig.config, rig.loop.scores, rig.workload.images.classes)
+            _say_doubts(rig.loop, rig.config, rig.workload.images.classes)
         images, held_out = rig.workload.images, rig.workload.held_out
         if held_out is not None:
             course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)

@@ -59,6 +59,7 @@ class Loop:
         self._trained, self._names = [*trained.values()], [*trained]
         self._steps = 0  # taken so far
         self.scores = 0  # of an image, once the first batch was looked at
+        self.one_label: int | None = None  # of all samples of that batch, of four or more
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
             (self._steps_in_all,),
@@ -103,6 +104,8 @@ class Loop:
                 require_scores(scores, labels, self._classes, self._config)
                 self._require_no_more_parameters()
                 self.scores = scores.shape[1]
+                if len(labels) > 3 and labels.min() == labels.max():
+                    self.one_label = int(labels[0])
             loss = mean_loss(self._config, scores, labels)
         self._observer.forward_done()
         if not loss.requires_grad:

@@ -113,6 +113,16 @@ class Freezes(torch.nn.Linear):
         return super().forward(images.mean((2, 3)))
 
 
+@pytest.mark.parametrize(("labels", "one"), [([3, 3, 3, 3], 3), ([3, 3, 3, 2], None)])
+def test_a_batch_of_one_label_is_noticed(labels: list[int], one: int | None) -> None:
+    config = RunConfig(batch_per_rank=4, dataset="digits", model=f"{TINY}:plain")
+    batch = (torch.rand(4, 3, 8, 8), torch.tensor(labels))
+    samples = Input(config, iter([batch]), torch.device("cpu"))
+    loop = Loop(config, Backend(), build_model(config, 10), samples, classes=10)
+    loop.step()
+    assert loop.one_label == one
+
+
 @pytest.mark.parametrize(
     ("network", "words"),
     [
