@@ -159,3 +159,17 @@ def test_series_and_console_monitors_keep_their_names(bring: Import) -> None:
     lines = "INFO: iter=12 {Training loss}=2.5\nINFO: iter=12 {Learning rate}=0.1\n"
     ended = bring("nnabla", lines, "--world-size", "1")
     assert ended.quantities == {"train_loss", "learning_rate"}
+
+
+def test_whatever_is_named_as_a_rate_is_averaged_as_one(bring: Import) -> None:
+    for name in ("throughput", "samples_per_sec", "ips", "images/s"):
+        ended = bring("csv", f"world_size,step,{name}\n2,0,100\n2,1,300\n")
+        assert ended.value(name) == 150
+
+
+def test_lines_with_and_without_an_epoch_make_no_mean(bring: Import) -> None:
+    log = "Epoch 0 took 0.5\nEpoch 1 took 0.5\nValidation took 0.1\n"
+    pattern = r"(?:Epoch (?P<epoch>\d+)|Validation) took (?P<step_seconds>[\d.]+)"
+    ended = bring("pattern", log, "--pattern", pattern, "--world-size", "1")
+    assert ended.code == 2
+    assert "some lines of step_seconds name an epoch, and others none" in ended.said
