@@ -226,3 +226,20 @@ def test_a_module_is_read_in_one_sitting_and_a_function_is_seen_at_once() -> Non
         if isinstance(node, ast.FunctionDef)
     ]
     assert [name for name, lines in functions if lines >= 60] == []
+
+
+NO_BEGINNINGS = {"A", "All", "An", "As", "At", "By", "Each", "Every", "For", "From", "How", "If"}
+NO_BEGINNINGS |= {"In", "Is", "No", "Of", "On", "One", "That", "The", "This", "Those", "To", "What"}
+NO_BEGINNINGS |= {"When", "Where", "Whether", "Which", "Whose", "Why", "With", "Without"}
+
+
+def test_a_docstring_of_a_function_begins_with_a_verb() -> None:
+    """None begins with an article, a preposition or a pronoun; a property is named by a noun."""
+    functions = [
+        (f"{path} {node.name}", (ast.get_docstring(node) or "x").split()[0])
+        for path, tree in sources().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and not any("property" in ast.unparse(way) for way in node.decorator_list)
+    ]
+    assert [name for name, word in functions if word.rstrip(",:") in NO_BEGINNINGS] == []
