@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def version() -> str:
-    """The project's version: from pyproject.toml in a checkout, else of the installed copy."""
+    """Read the project's version from pyproject.toml in a checkout, else of the installed copy."""
     try:
         text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
         return str(tomllib.loads(text)["project"]["version"])

@@ -81,7 +81,7 @@ def start(
 
 
 def _open_log(config: RunConfig) -> RunLog:
-    """The run's log; an unfinished one of that name is renamed, unless a study's driver does it."""
+    """Open the run's log; rename an unfinished one of that name unless a study's driver does."""
     if (
         config.log_path is not None
         and config.study is None
@@ -99,7 +99,7 @@ def _live(
     opening_line: str,
     load: Callable[[Turns], RunBody],
 ) -> int:
-    """From here on every end of the run is recorded."""
+    """Carry out the run; from here on every end of it is recorded."""
     pulse = Pulse(make_screen(launch.rank, config))
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()

@@ -25,7 +25,7 @@ class OwnCodeError(UsageError):
 
 
 def make(field: str, name: str, argument: object, **offered: object) -> Any:
-    """What the factory `name` returns for `argument`, and for those of `offered` that it takes.
+    """Call the factory `name` with `argument`, and with those of `offered` that it takes.
 
     Raises UsageError that names `field`.
     """
@@ -38,7 +38,7 @@ def make(field: str, name: str, argument: object, **offered: object) -> Any:
 
 
 def function(field: str, name: str) -> Callable[..., Any]:
-    """The factory `name`. Raises UsageError that names `field`."""
+    """Find the factory `name`. Raises UsageError that names `field`."""
     factory = attribute(f"{field}={name!r}", name)
     if not callable(factory):
         kind = type(factory).__name__
@@ -47,7 +47,7 @@ def function(field: str, name: str) -> Callable[..., Any]:
 
 
 def takes(factory: Callable[..., Any], parameter: str) -> bool:
-    """Whether it has a parameter of that name; nothing is known of a function in C."""
+    """Check whether a factory has a parameter of that name; of a C function nothing is known."""
     try:
         return parameter in inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -55,7 +55,7 @@ def takes(factory: Callable[..., Any], parameter: str) -> bool:
 
 
 def attribute(setting: str, place: str) -> Any:
-    """What stands at `package.module:attribute`. Raises UsageError that begins with `setting`."""
+    """Import `package.module:attribute`. Raises UsageError that begins with `setting`."""
     module_name, _, name = place.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -70,14 +70,14 @@ def attribute(setting: str, place: str) -> Any:
 
 
 def _absent(error: Exception, module_name: str) -> bool:
-    """True if the named module itself, or its package, is missing or cannot be a module's name."""
+    """Check whether the named module or its package is missing, or cannot be a module's name."""
     if isinstance(error, ModuleNotFoundError):
         return error.name is None or f"{module_name}.".startswith(f"{error.name}.")
     return not _trace(error)
 
 
 def in_words(error: BaseException) -> str:
-    """Type and first line of an error, also of one whose text fails."""
+    """Describe an error by its type and first line, also one whose text fails."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:
@@ -86,7 +86,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """The traceback from the user's first line on, or of a module that does not parse."""
+    """Format the traceback from the user's first line on, or of a module that does not parse."""
     place = error.__traceback__
     while place is not None and _in_project(place.tb_frame.f_code.co_filename):
         place = place.tb_next

@@ -32,7 +32,7 @@ class Merits:
 def merits(
     config: RunConfig, rates: Sequence[float], versions: Mapping[str, str], *, ok: bool
 ) -> Merits:
-    """From images/s of equal windows, whose harmonic mean is the run's.
+    """Compute figures of merit from images/s of equal windows; the run's is their harmonic mean.
 
     The half width is Student's t interval of the windows' seconds per image, carried over to
     images/s by the delta method. It holds inside this run: launches differ by more.
@@ -56,7 +56,7 @@ def merits(
 
 
 def text(run: Merits) -> str:
-    """Images/s of one device and of all, where the run is good, and a line of JSON.
+    """Write images/s of one device and of all, where the run is good, and a line of JSON.
 
     The first two lines are word for word those of an older benchmark, see bench/README.md.
     """
@@ -71,6 +71,6 @@ def text(run: Merits) -> str:
 
 
 def _numbers(rate: float, half: float) -> str:
-    """With one digit behind the point, as there; with more where a rate has not four in all."""
+    """Write one digit behind the point, as the older benchmark; below 100 write four in all."""
     digits = max(1, 3 - math.floor(math.log10(rate)))
     return f"{rate:.{digits}f} +-{half:.{digits}f}"

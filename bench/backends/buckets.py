@@ -20,7 +20,7 @@ T = TypeVar("T", bound=_Parameter)
 
 
 def limits(cap_mib: float | None) -> tuple[int, ...]:
-    """Bytes at which DDP closes its first bucket and all others; None is its default cap.
+    """Return the bytes at which DDP closes its first bucket and others; None is its default cap.
 
     An explicit cap is that of the first bucket too, so 25 is not the default.
     """
@@ -30,7 +30,7 @@ def limits(cap_mib: float | None) -> tuple[int, ...]:
 
 
 def cut(sizes: Sequence[int], limits_bytes: Sequence[int]) -> Iterator[range]:
-    """Positions of each bucket's tensors: whole ones, in order, till they reach its limit.
+    """Yield positions of each bucket's tensors: whole ones, in order, till they reach its limit.
 
     The last limit is that of all further buckets. Tensors are of one type and device, as DDP cuts
     each type by itself.
@@ -44,7 +44,7 @@ def cut(sizes: Sequence[int], limits_bytes: Sequence[int]) -> Iterator[range]:
 
 
 def buckets(parameters: Sequence[T], bucket_bytes: int) -> Iterator[list[T]]:
-    """Parameters in reverse order, cut at one limit."""
+    """Yield buckets of the trained parameters in reverse order, cut at one limit."""
     trained = [p for p in reversed(parameters) if p.requires_grad]
     for places in cut([p.nbytes for p in trained], (bucket_bytes,)):
         yield [trained[place] for place in places]

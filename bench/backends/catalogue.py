@@ -160,17 +160,17 @@ REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says 
 
 
 def frameworks() -> tuple[str, ...]:
-    """Names of the backends that exchange gradients."""
+    """Name the backends that exchange gradients."""
     return tuple(name for name, facts in CATALOGUE.items() if facts.transports)
 
 
 def engines() -> tuple[str, ...]:
-    """Names of the backends that bring an engine with collectives of its own."""
+    """Name the backends that bring an engine with collectives of its own."""
     return tuple(name for name, facts in CATALOGUE.items() if facts.collectives)
 
 
 def cells() -> tuple[str, ...]:
-    """Everything that can be compared: 'single', 'ddp/mpi', ..."""
+    """Name everything that can be compared: 'single', 'ddp/mpi', ..."""
     names: list[str] = []
     for name, row in CATALOGUE.items():
         names += [f"{name}/{transport}" for transport in row.transports] or [name]
@@ -178,19 +178,19 @@ def cells() -> tuple[str, ...]:
 
 
 def parts(cell: str) -> Cell:
-    """The parts of a cell such as 'ddp/mpi@again', or of a backend's name alone."""
+    """Split a cell such as 'ddp/mpi@again', or a backend's name alone, into its parts."""
     place, _, arm = cell.partition("@")
     backend, _, transport = place.partition("/")
     return Cell(backend, transport, arm)
 
 
 def facts(cell: str) -> BackendFacts:
-    """The row of a cell's backend, or of a backend's name. Raises KeyError if it is unknown."""
+    """Find the row of a cell's backend or of a backend's name. Raises KeyError if it is unknown."""
     return CATALOGUE[parts(cell).backend]
 
 
 def takers(knob: str) -> str:
-    """The backends that take a knob, with their settings: 'DDP (tuned), Horovod (matched)'."""
+    """List the backends that take a knob, and their settings: 'DDP (tuned), Horovod (matched)'."""
     return ", ".join(
         f"{row.short_label} ({' or '.join(settings)})"
         for row in CATALOGUE.values()
@@ -199,19 +199,19 @@ def takers(knob: str) -> str:
 
 
 def interface_variables() -> tuple[str, ...]:
-    """Variables that name the network interface of a framework's Gloo."""
+    """List the variables that name the network interface of a framework's Gloo."""
     names = (v for row in CATALOGUE.values() if (v := row.interface_variable))
     return tuple(dict.fromkeys(names))  # several of torch's read one
 
 
 def gloo(cell: str, versions: Mapping[str, str]) -> str:
-    """Which Gloo carries a cell's gradients, '' for none: 'bundled with torch 2.13.0'."""
+    """Name the Gloo that carries a cell's gradients, '' for none: 'bundled with torch 2.13.0'."""
     package = facts(cell).gloo_of if parts(cell).transport == "gloo" else ""
     return f"bundled with {package} {versions.get(package, '(unknown)')}" if package else ""
 
 
 def label(cell: str) -> str:
-    """'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI (again)' for 'ddp/mpi@again'."""
+    """Name a cell: 'ddp' is 'PyTorch DDP', 'ddp/mpi@again' is 'PyTorch DDP over MPI (again)'."""
     if cell == PLAIN:
         return f"{TRANSPORTS['mpi']} ({PLAIN})"
     _, transport, arm = parts(cell)
@@ -220,17 +220,17 @@ def label(cell: str) -> str:
 
 
 def look(cell: str) -> Look | None:
-    """How a cell is drawn; None for one without a look of its own, such as an arm's."""
+    """Return how a cell is drawn; None for one without a look of its own, such as an arm's."""
     backend, transport, arm = parts(cell)
     row = CATALOGUE.get(backend)
     return row.looks.get(transport or "none") if row and not arm else None
 
 
 def implementation(name: str) -> Any:
-    """The class of a backend, loaded now."""
+    """Load the class of a backend now."""
     return pkgutil.resolve_name(CATALOGUE[name].implementation)
 
 
 def is_bare(cell: str) -> bool:
-    """Whether a cell names a framework without its transport."""
+    """Check whether a cell names a framework without its transport."""
     return cell.partition("@")[0] in frameworks()

@@ -28,23 +28,23 @@ class Collectives:
         self._results: dict[tuple[int, torch.device], torch.Tensor] = {}
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The sum of all ranks' `tensor` [n]; may overwrite `tensor`."""
+        """Sum all ranks' `tensor` [n]; the sum may overwrite `tensor`."""
         raise NotImplementedError
 
     def all_gather(self, part: torch.Tensor) -> torch.Tensor:
-        """Every rank's `part` [n] in rank order: [ranks * n]."""
+        """Gather every rank's `part` [n] in rank order: [ranks * n]."""
         raise NotImplementedError
 
     def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Rank 0's `tensor`, on every rank; overwrites `tensor`."""
+        """Copy rank 0's `tensor` to every rank; this overwrites `tensor`."""
         raise NotImplementedError
 
     def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
-        """This rank's part [n / ranks] of the sum of all ranks' `tensor` [n]."""
+        """Compute this rank's part [n / ranks] of the sum of all ranks' `tensor` [n]."""
         raise NotImplementedError
 
     def _room(self, like: torch.Tensor, elements: int) -> torch.Tensor:
-        """Memory for a result of that many elements, reused while the size stays."""
+        """Provide memory for a result of that many elements, reused while the size stays."""
         key = elements, like.device
         if key not in self._results:
             self._results = {key: like.new_empty(elements)}
@@ -133,7 +133,7 @@ class OfMpi(Collectives):
 
 
 def load(name: str, config: RunConfig) -> Collectives:
-    """The collectives of the started backend `name`; PLAIN needs a started backend over MPI."""
+    """Load collectives of the started backend `name`; PLAIN needs a started backend over MPI."""
     if name == catalogue.PLAIN:
         return OfMpi(config)
     collectives: Collectives = pkgutil.resolve_name(catalogue.CATALOGUE[name].collectives)(config)

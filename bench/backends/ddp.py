@@ -106,13 +106,13 @@ class DdpSession(Session):
             dist.broadcast(buffer, 0)
 
     def exchange_bytes(self) -> list[int]:
-        """Buckets as rebuilt after the first step, in the order in which they are reduced."""
+        """List the buckets' bytes as rebuilt after the first step, in the order of reduction."""
         sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
 
 
 def _options(config: RunConfig, device: Device) -> dict[str, Any]:
-    """DDP's arguments; those that the config leaves alone stay at their defaults."""
+    """Choose DDP's arguments; those that the config leaves alone stay at their defaults."""
     options: dict[str, Any] = {}
     if config.settings == "matched":
         options[_SYNC_BUFFERS] = False

@@ -95,7 +95,7 @@ class HandwrittenSession(Session):
             self._exchanging = True
 
     def _arrived(self, bucket: Bucket, _: torch.Tensor) -> None:
-        """A gradient is ready: its bucket may be full. MPI makes progress only while called."""
+        """Count a ready gradient and send full buckets; MPI makes progress only while called."""
         if not self._exchanging:
             return
         bucket.missing -= 1
@@ -136,7 +136,7 @@ class HandwrittenSession(Session):
         return [bucket.flat.nbytes for bucket in self._buckets]
 
     def _forget_unused(self, used: Sequence[bool]) -> None:
-        """No gradient where no rank had one: zeros would let weight decay and momentum move it."""
+        """Drop gradients no rank had: zeros would let weight decay and momentum move parameters."""
         used_by_any = np.array(used, np.int32)
         self._comm.Allreduce(mpi_group.in_place(), used_by_any, op=mpi_group.operation("max"))
         for parameter, is_used in zip(self._parameters, used_by_any, strict=True):
@@ -171,7 +171,7 @@ class Bucket:
         self.hand_out()
 
     def fill(self, ranks: int) -> None:
-        """This rank's gradients, each divided by the number of ranks; zeros for one without."""
+        """Fill in this rank's gradients divided by the number of ranks; zeros for a missing one."""
         for view, parameter in zip(self.views, self.parameters, strict=True):
             if parameter.grad is None:
                 view.zero_()

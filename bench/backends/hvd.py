@@ -103,11 +103,11 @@ class HorovodSession(Session):
         broadcast(dict(self.model.named_buffers()), self._hvd)
 
     def exchange_bytes(self) -> list[int]:
-        """The buckets it was given; as shipped it fuses whatever is ready when its cycle ends."""
+        """List the given buckets' bytes; as shipped Horovod fuses what is ready at cycle ends."""
         return [sum(p.nbytes for p in bucket) for bucket in self._buckets]
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
-        """Parameters without a gradient on any rank; one small exchange a step, as DDP's for it."""
+        """Find parameters without a gradient on any rank, in a small exchange a step as DDP's."""
         used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")
         return [p for p, by_any in zip(self._parameters, used.tolist(), strict=True) if not by_any]
@@ -132,7 +132,7 @@ class Wire:
         self._dtype = torch.float16 if config.compression == "fp16" else usual
 
     def compress(self, tensor: torch.Tensor) -> tuple[torch.Tensor, _Context]:
-        """`tensor` as it travels: a view of the same memory wherever no type has to change."""
+        """Make `tensor` ready to travel: a view of the same memory where no type has to change."""
         order, sent = None, tensor
         if not tensor.is_contiguous():
             order = memory_order(tensor)
@@ -140,13 +140,13 @@ class Wire:
         return sent if self._dtype is None else sent.to(self._dtype), (tensor.dtype, order)
 
     def decompress(self, tensor: torch.Tensor, context: _Context) -> torch.Tensor:
-        """`tensor` in the type and the order of dimensions that it had."""
+        """Give `tensor` back the type and the order of dimensions that it had."""
         back, order = tensor.to(context[0]), context[1]
         return back if order is None else back.permute([order.index(d) for d in range(len(order))])
 
 
 def memory_order(tensor: torch.Tensor) -> list[int]:
-    """Dimensions from the slowest to the fastest in memory: [0, 2, 3, 1] for channels_last."""
+    """Order dimensions from slowest to fastest in memory: [0, 2, 3, 1] for channels_last."""
     strides = tensor.stride()
     return sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
 

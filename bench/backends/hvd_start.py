@@ -19,7 +19,7 @@ ONE_EXCHANGE_MIB = 1024  # of a buffer that a host gives page by page; a GPU giv
 
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
-    """Horovod's module, started, and a server to stop later or None; raises as `load` does."""
+    """Start Horovod and return it and a server to stop later or None; raises as `load` does."""
     os.environ.update(_environment(config))
     try:
         import horovod.torch as hvd
@@ -46,7 +46,7 @@ def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
 
 
 def _environment(config: RunConfig) -> dict[str, str]:
-    """Horovod's variables. Controller and operations always agree: a mismatch crashes."""
+    """Choose Horovod's variables. Controller and operations always agree: a mismatch crashes."""
     # NCCL is fixed when Horovod is built; its controller and scalars go over Gloo then, as DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
@@ -99,7 +99,7 @@ def require_interface_taken(iface: str, host_iface: str) -> None:
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
-    """What horovodrun would set; `hosts` has every rank's name, `address` is rank 0's host:port."""
+    """Name horovodrun's variables; `hosts` has all ranks' names, `address` rank 0's host:port."""
     rank_host, host_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
     # the cross communicator of local rank l joins the hosts with more than l ranks
     crossing = [host for host in host_order if hosts.count(host) > launch.local_rank]

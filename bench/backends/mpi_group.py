@@ -37,7 +37,7 @@ def init(config: RunConfig, launch: Launch) -> None:
 
 
 def world(config: RunConfig, launch: Launch) -> Any:
-    """MPI's world; raises as `load` does, and UsageError where the ranks' configurations differ."""
+    """Return MPI's world; raises as `load` does, and UsageError if ranks' configurations differ."""
     comm = _import_mpi().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     if problem := disagreement(comm.allgather(shared_fields(config))):
@@ -46,7 +46,7 @@ def world(config: RunConfig, launch: Launch) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """The MPI library and its Python binding, for the run log."""
+    """Name the versions of the MPI library and its Python binding, for the run log."""
     import mpi4py
 
     library = _import_mpi().Get_library_version()
@@ -62,17 +62,17 @@ def require_threads() -> None:
 
 
 def in_place() -> Any:
-    """MPI's mark that a buffer is input and output."""
+    """Return MPI's mark that a buffer is input and output."""
     return _import_mpi().IN_PLACE
 
 
 def operation(name: str) -> Any:
-    """MPI's own reduction of that name: sum, max or min."""
+    """Return MPI's own reduction of that name: sum, max or min."""
     return getattr(_import_mpi(), name.upper())
 
 
 def status() -> Any:
-    """MPI's record of a message: who sent it, with which tag."""
+    """Make a record that MPI fills in with who sent a message, and with which tag."""
     return _import_mpi().Status()
 
 
@@ -143,7 +143,7 @@ class MpiGroup(dist.ProcessGroup):
         )
 
     def _reduction(self, tensor: torch.Tensor, op: Any) -> tuple[Any, Any]:
-        """Memory and operation for MPI, which itself cannot add numbers of 16 bits."""
+        """Choose memory and operation for MPI, which itself cannot add numbers of 16 bits."""
         if tensor.dtype in _HALVES and op == dist.ReduceOp.SUM:
             return [_bytes(tensor), tensor.numel(), self._half_type], self._half_sums[tensor.dtype]
         return _array(tensor), self._ops[op]
@@ -172,7 +172,7 @@ class MpiGroup(dist.ProcessGroup):
 
 
 def _adder(dtype: torch.dtype) -> Callable[[Any, Any, Any], None]:
-    """MPI's callback for a sum: adds the first buffer into the second, number by number."""
+    """Make MPI's callback for a sum: it adds the first buffer to the second, number by number."""
 
     def add(source: Any, target: Any, _: Any) -> None:
         arrays = (np.frombuffer(memory, np.int16) for memory in (source, target))
@@ -183,18 +183,18 @@ def _adder(dtype: torch.dtype) -> Callable[[Any, Any, Any], None]:
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """The tensor's own memory; raises if it is not contiguous: a copy would be reduced in vain."""
+    """View the tensor's own memory; raises unless contiguous: a copy would be reduced in vain."""
     if not tensor.is_contiguous():
         raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
     return tensor.detach().numpy()
 
 
 def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory, contiguous: all ranks have one layout, so a broadcast need not know it."""
+    """View the same memory as contiguous: a broadcast need not know the layout all ranks share."""
     last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     return tensor.permute(0, 2, 3, 1) if last else tensor
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
-    """The tensor's memory as bytes, for types that numpy and MPI do not know, such as bfloat16."""
+    """View the tensor's memory as bytes, for types unknown to numpy and MPI, such as bfloat16."""
     return _array(tensor.detach().view(-1).view(torch.uint8))

@@ -76,7 +76,7 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
 @contextmanager
 def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
-    """An NCCL that starts inside writes its connections into this file.
+    """Provide a file into which an NCCL that starts inside writes its connections.
 
     NCCL reads its variables once, so they are restored afterwards: a log has the user's own. Every
     run over NCCL does the same. A user's NCCL_DEBUG stays, and then there is no such file.
@@ -96,7 +96,7 @@ def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
 
 
 def transports(lines: Iterable[str]) -> set[str]:
-    """A rank's transports, from NCCL's own lines: {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
+    """Read a rank's transports from NCCL's own lines: {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
 
     Devices and ranks are left out. NOT_RECORDED alone where NCCL tells of none.
     """
@@ -105,7 +105,7 @@ def transports(lines: Iterable[str]) -> set[str]:
 
 
 def library(inside: str = "") -> Library:
-    """The NCCL that a framework calls in this process.
+    """Find the NCCL that a framework calls in this process.
 
     `inside` begins the name of the framework's library that may have an NCCL linked into it; torch
     has one inside where none is loaded beside it. Raises UsageError where it cannot be told.
@@ -126,14 +126,14 @@ def library(inside: str = "") -> Library:
 
 
 def mapped(name: str, maps: str) -> list[str]:
-    """Paths of the files whose names begin as the pattern `name` says, from a /proc/PID/maps."""
+    """List the paths in a /proc/PID/maps of files whose names begin as the pattern `name` says."""
     lines = [line.split(maxsplit=5) for line in maps.splitlines()]
     paths = {line[5] for line in lines if len(line) == 6}
     return sorted(path for path in paths if re.match(name, Path(path).name))
 
 
 def _version_of(path: str) -> str:
-    """What a loaded library answers; it is not loaded a second time."""
+    """Ask a loaded library for its version, without loading it a second time."""
     code = ctypes.c_int()
     loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     loaded.ncclGetVersion(ctypes.byref(code))
@@ -141,7 +141,7 @@ def _version_of(path: str) -> str:
 
 
 def _version_inside(path: str) -> str | None:
-    """That of an NCCL linked into a library, which hides its functions; None if there is none."""
+    """Read the version of an NCCL linked into a library that hides its functions; None if none."""
     with (
         Path(path).open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
@@ -151,6 +151,6 @@ def _version_inside(path: str) -> str | None:
 
 
 def version(code: int) -> str:
-    """NCCL's number in words: 22703 -> '2.27.3'; before 2.9 a digit less, 2804 -> '2.8.4'."""
+    """Put NCCL's number in words: 22703 -> '2.27.3'; a digit less before 2.9, 2804 -> '2.8.4'."""
     major, minor_patch = divmod(code, 10000 if code >= 10000 else 1000)
     return f"{major}.{minor_patch // 100}.{minor_patch % 100}"

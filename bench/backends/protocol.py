@@ -25,21 +25,21 @@ class Session:
         self.model, self.optimizer = model, optimizer
 
     def no_sync(self) -> AbstractContextManager[object]:
-        """Around forward and backward of every micro-batch but a step's last: no exchange.
+        """Hold back the exchange in forward and backward of all micro-batches but a step's last.
 
         A context, not an argument of `backward`: DDP decides in the forward pass.
         """
         return nullcontext()
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Backward pass of this rank's mean loss; the exchange may overlap it."""
+        """Run the backward pass of this rank's mean loss; the exchange may overlap it."""
         loss.backward()
 
     def synchronize_gradients(self) -> None:
-        """Every gradient is the mean over ranks from here on: the place to unscale and clip."""
+        """Make every gradient the mean over ranks; the caller may unscale and clip from here on."""
 
     def step(self) -> None:
-        """One optimiser update from the gradients as they stand."""
+        """Make one optimiser update from the gradients as they stand."""
         self.optimizer.step()
 
     def zero_grad(self) -> None:
@@ -52,10 +52,10 @@ class Session:
         return False
 
     def sync_buffers(self) -> None:
-        """Every rank gets rank 0's buffers, such as BatchNorm's: call before evaluation."""
+        """Copy rank 0's buffers, such as BatchNorm's, to every rank; call it before evaluation."""
 
     def exchange_bytes(self) -> list[int]:
-        """Bytes of each gradient exchange; empty where the framework decides as it goes."""
+        """List bytes of each gradient exchange; empty where the framework decides as it goes."""
         return []
 
 
@@ -78,15 +78,15 @@ class Backend:
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        """The session to train with; every rank starts from rank 0's parameters and buffers."""
+        """Make the session to train with; each rank starts from rank 0's parameters and buffers."""
         return Session(model, optimizer)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
-        """`value` reduced over ranks, in float64."""
+        """Reduce `value` over ranks, in float64."""
         return float(value)
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's picklable `value`, by rank, on every rank."""
+        """Gather every rank's picklable `value`, by rank, on every rank."""
         return [value]
 
     def barrier(self) -> None:

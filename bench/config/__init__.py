@@ -61,7 +61,7 @@ class RunConfig(Derived):
         return self
 
     def to_toml(self) -> str:
-        """This config as a TOML file; None has no TOML form and is left out."""
+        """Write this config as a TOML file; None has no TOML form and is left out."""
         import tomlkit  # here: it takes a tenth of a second to load
 
         return tomlkit.dumps(self.model_dump(mode="json", exclude_none=True))
@@ -104,7 +104,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
-    """Fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not.
+    """Read the fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not.
 
     Which go together is not checked. Raises UsageError for anything else.
     """
@@ -139,7 +139,7 @@ def _require_known(fields: Mapping[str, Any]) -> None:
 
 
 def make_config(fields: Mapping[str, Any]) -> RunConfig:
-    """RunConfig from plain values; raises UsageError with one line instead of pydantic's report."""
+    """Make a RunConfig of plain values; raises UsageError in one line, not pydantic's report."""
     _require_known(fields)
     try:
         return RunConfig(**fields)
@@ -148,7 +148,7 @@ def make_config(fields: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunConfig:
-    """RunConfig from the command line of `prog`; raises UsageError on bad input.
+    """Parse the command line of `prog` into a RunConfig; raises UsageError on bad input.
 
     --help, --version and --show-config print and exit 0.
     """
@@ -170,7 +170,7 @@ def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunCo
 def words_beside(
     model: type[Options], argv: Sequence[str], prog: str, names: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Texts of a command's own options, and of those fields of a run that it takes as well.
+    """Read the texts of a command's own options, and of those fields of a run that it also takes.
 
     --help prints and exits 0; raises UsageError on an unknown word.
     """

@@ -74,7 +74,7 @@ class Derived(Fields):
         return scaled if self.max_lr is None else min(scaled, self.max_lr)
 
     def learning_rate(self, step: int, steps: int | None = None) -> float:
-        """Of `step` (0-based, warm-up included) of `steps`, by default the run's own.
+        """Give the learning rate at `step` (0-based, with warm-up) of `steps`; default: the run's.
 
         It rises linearly (Goyal et al. 2017), and then stays or falls linearly.
         """
@@ -86,5 +86,5 @@ class Derived(Fields):
         return self.peak_learning_rate * (steps - step) / (steps - rise)
 
     def reaches(self, correct: int, samples: int) -> bool:
-        """Whether a training is done that has so many of the held-out samples right."""
+        """Check whether a training with so many of the held-out samples right is done."""
         return self.target is not None and correct / samples >= self.target

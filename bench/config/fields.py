@@ -58,7 +58,7 @@ _ORDER = _PLAN | Role.PER_RUN
 
 
 def _field(role: Role, default: Any, description: str, **limits: Any) -> Any:
-    """A field of a pydantic model that carries its role; `limits` as for pydantic's own."""
+    """Make a field of a pydantic model that carries its role; `limits` as for pydantic's own."""
     info: FieldInfo = Field(default, description=description, **limits)
     info.metadata.append(role)
     return info
@@ -264,7 +264,7 @@ class Fields(Options):
 
 @cache
 def fields_with(role: Role) -> tuple[str, ...]:
-    """Names of the fields that have all of `role`, in their order."""
+    """Name the fields that have all of `role`, in their order."""
     return tuple(
         name
         for name, info in Fields.model_fields.items()

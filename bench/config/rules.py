@@ -18,7 +18,7 @@ _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50
 
 
 def steep_rate(c: Derived) -> str | None:
-    """One line where the learning rate will probably make the loss explode, or None."""
+    """Warn in one line if the learning rate will probably make the loss explode; None if not."""
     rate = c.peak_learning_rate
     if rate <= _STEEP or c.lr_warmup_steps or c.emulate is not None:
         return None
@@ -152,7 +152,7 @@ def _exchange(c: Derived) -> Iterator[str]:
 
 
 def _knobs(c: Derived) -> Iterator[str]:
-    """A knob that the framework lacks, or `matched` fixes, would be recorded without effect."""
+    """Refuse knobs that the framework lacks or `matched` fixes: they would have no effect."""
     usual = Derived.model_fields
     knobs_set = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) != usual[knob].default]
     taken = CATALOGUE[c.backend].knobs

@@ -35,7 +35,7 @@ _PREPROCESSING = {
 
 
 def load_images(config: RunConfig) -> Images:
-    """The data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
+    """Load the data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
     images: Images
     if config.emulate is not None:
         return Blank(read_for(config)[0].classes)
@@ -63,7 +63,7 @@ def load_images(config: RunConfig) -> Images:
 
 
 def load_held_out(config: RunConfig, images: Images) -> Images:
-    """The samples that a training of `images` is judged by, never augmented. Raises UsageError."""
+    """Load samples that a training of `images` is judged by, never augmented. Raises UsageError."""
     if images.samples is None:
         endless = f"dataset={config.dataset} is endless"
         raise UsageError(
@@ -137,7 +137,7 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
 
 
 def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
-    """What the run log says of the data, with the remainder that each epoch drops."""
+    """Describe the data for the run log, with the remainder that each epoch drops."""
     samples, step, sharding = images.samples, config.samples_per_step, _SHARDING[config.sharding]
     sharding = "endless: no sample is seen twice" if samples is None else sharding
     if config.preprocessing == "resident":

@@ -21,13 +21,13 @@ _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 
 def normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> torch.Tensor:
-    """uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
+    """Scale uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
     mean_and_std = torch.tensor([dataset.mean, dataset.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
     return pixels.to(dtype).sub_(mean_and_std[0]).div_(mean_and_std[1])
 
 
 def in_words(config: RunConfig) -> str:
-    """The augmentation in words, for the run log."""
+    """Describe the augmentation in words, for the run log."""
     if ":" in config.dataset:
         return "the data set's own"
     folder = config.dataset == "imagefolder"
@@ -47,7 +47,7 @@ class EpochCrops:
         self._epoch, self._table = -1, np.empty((0, 3), np.uint8)
 
     def rows(self, epoch: int, indices: list[int]) -> Pixels:
-        """[n, 3] for each sample: first row and column of the crop, 1 if mirrored."""
+        """Draw [n, 3], a row for each sample: first row and column of the crop, 1 if mirrored."""
         if epoch != self._epoch:
             random = np.random.default_rng([_KEY, self._seed, epoch])
             ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if self._flips else 1]
@@ -57,7 +57,7 @@ class EpochCrops:
 
 
 def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
-    """Each of [n, 3, h, w] padded with black, cropped and mirrored as its row says."""
+    """Pad each of [n, 3, h, w] with black, then crop and mirror it as its row says."""
     height, width = pixels.shape[2:]
     padded = np.pad(pixels, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
     # all crops, none copied yet
@@ -70,19 +70,19 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
 
 
 def resize(images: torch.Tensor, size: int) -> torch.Tensor:
-    """[n, 3, h, w] to [n, 3, size, size]: bilinear, antialiased when it shrinks."""
+    """Resize [n, 3, h, w] to [n, 3, size, size]: bilinear, antialiased when it shrinks."""
     if images.shape[2:] == (size, size):
         return images
     return interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
 
 
 def sample_random(seed: int, epoch: int, index: int) -> Random:
-    """The random numbers of one sample in one epoch."""
+    """Make the generator of the random numbers of one sample in one epoch."""
     return np.random.default_rng([_KEY, seed, epoch, 1 + index])
 
 
 def random_resized_crop(image: Image.Image, size: int, random: Random) -> Image.Image:
-    """8 to 100 % of the area, aspect 3/4 to 4/3, half mirrored (torchvision's defaults)."""
+    """Crop 8 to 100 % of the area, aspect 3/4 to 4/3, and mirror half (torchvision's defaults)."""
     part = image.crop(_random_box(*image.size, random))
     part = part.resize((size, size), Image.Resampling.BILINEAR)
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else part
@@ -103,7 +103,7 @@ def _random_box(width: int, height: int, random: Random) -> tuple[int, int, int,
 
 
 def centre_crop(image: Image.Image, size: int) -> Image.Image:
-    """The middle square, after resizing to 256/224 of `size` (torchvision's evaluation)."""
+    """Crop the middle square, after resizing to 256/224 of `size` (torchvision's evaluation)."""
     shorter = round(size * 256 / 224)
     width, height = (int(shorter * edge / min(image.size)) for edge in image.size)
     left, top = round((width - size) / 2), round((height - size) / 2)

@@ -52,7 +52,7 @@ class Own(Dataset[Batch]):
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
     def held_out(self) -> Own:
-        """The data set that trainings are judged by: the attribute `held_out` of the user's."""
+        """Take the data set that trainings are judged by from the user's attribute `held_out`."""
         dataset: Any = getattr(self._dataset, "held_out", None)
         if dataset is None or dataset is self._dataset:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
@@ -126,12 +126,12 @@ def _has(dataset: Any, *methods: str) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    """True for a whole number; True itself is 1 to Python, but no number of classes."""
+    """Check whether `value` is a whole number; True is 1 to Python, but no number of classes."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def load(config: RunConfig) -> Own:
-    """What the factory makes, its first sample tried. Raises UsageError if it is no data set."""
+    """Make the factory's data set and try its first sample. Raises UsageError if it is none."""
     dataset = factory.make("dataset", config.dataset, config)
     try:
         images = Own(config, dataset)

@@ -35,17 +35,17 @@ class Images(Protocol):
     def samples(self) -> int | None: ...
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Images [n, 3, size, size] and int64 labels [n]; a plain list is of epoch 0."""
+        """Load images [n, 3, size, size] and int64 labels [n]; a plain list is of epoch 0."""
         ...
 
 
 def epoch_of(indices: list[int]) -> int:
-    """The epoch in which `indices` are drawn."""
+    """Return the epoch in which `indices` are drawn."""
     return indices.epoch if isinstance(indices, Indices) else 0
 
 
 def image_dtype(config: RunConfig) -> torch.dtype:
-    """Type of the images as loaded; the loop makes narrower ones from float32, on the device."""
+    """Choose the type of loaded images; the loop makes narrower ones of float32, on the device."""
     return torch.float64 if config.precision == "float64" else torch.float32
 
 
@@ -137,7 +137,7 @@ class Digits(Dataset[Batch]):
 
 
 def _digits() -> tuple[np.ndarray, np.ndarray]:
-    """Pixels (1797, 64) and labels as scikit-learn's `load_digits` gives them, from its own file.
+    """Read pixels (1797, 64) and labels as scikit-learn's `load_digits` does, from its own file.
 
     Importing scikit-learn costs every rank as much time as importing torch.
     """

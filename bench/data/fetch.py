@@ -35,7 +35,7 @@ class Published:
         return self.filename not in self.files
 
     def missing(self, folder: Path) -> list[str]:
-        """The files that are not in `folder`; a file is renamed into place, so it is whole."""
+        """List the files not in `folder`; a file is renamed into place, so it is whole."""
         try:
             return [name for name in self.files if not (folder / name).is_file()]
         except OSError as error:  # such as another user's folder
@@ -43,7 +43,7 @@ class Published:
             raise UsageError(f"{wrong}; choose another --data-dir") from None
 
     def instruction(self, folder: Path) -> str:
-        """What the user must put where, so that the files are found."""
+        """Tell the user what to put where, so that the files are found."""
         action = f"unpack {self.url} in" if self.unpacks else f"put {self.url} into"
         return f"{action} {folder}, so that {folder / self.missing(folder)[0]} is there"
 
@@ -69,7 +69,7 @@ def provide(source: Published, folder: Path, download: bool, wait_s: float = WAI
 
 
 def _download(source: Published, folder: Path) -> None:
-    """By torchvision, which compares the checksum, into a folder beside; files are then renamed."""
+    """Download with torchvision, which compares the checksum, into a folder beside; then rename."""
     import_torchvision()
     from torchvision.datasets.utils import download_and_extract_archive, download_url
 

@@ -111,7 +111,7 @@ def _in_eight_bits(image: Image.Image) -> Image.Image:
 
 
 def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
-    """The data set in config.data_dir, or the part of it that trainings are judged by.
+    """Load the data set in config.data_dir, or the part of it that trainings are judged by.
 
     Raises UsageError if it is missing, truncated or corrupt.
     """
@@ -131,7 +131,7 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
 
 
 def _validation(config: RunConfig, trained: Path) -> Folder:
-    """ImageNet's val/ beside its train/, with the same classes."""
+    """Load ImageNet's val/ beside its train/, with the same classes."""
     folder = trained.resolve().parent / "val"
     if folder.resolve() == trained.resolve():
         wrong = f"data_dir={trained} is what a training is judged by"
@@ -151,7 +151,7 @@ def _datasets() -> Any:
 
 
 def _published(dataset: str, split: str) -> tuple[Published, dict[str, str]]:
-    """Where torchvision gets `dataset`, and its files of `split`, train or test, with checksums."""
+    """Name where torchvision gets `dataset`, and files and checksums of `split`, train or test."""
     source = getattr(_datasets(), dataset.upper())
     if dataset == "svhn":
         url, name, md5 = source.split_list[split]
@@ -163,7 +163,7 @@ def _published(dataset: str, split: str) -> tuple[Published, dict[str, str]]:
 
 
 def _parse(dataset: str, folder: Path, name: str, split: str) -> tuple[Pixels, list[int]]:
-    """Images [n, 3, 32, 32] and labels of a file, in which nothing is called; or a UsageError.
+    """Read images [n, 3, 32, 32] and labels of a file, calling nothing in it; or raise UsageError.
 
     No checksum is demanded: a part of a data set, or one's own in the same format, is read too.
     """
@@ -187,7 +187,7 @@ def _parse(dataset: str, folder: Path, name: str, split: str) -> tuple[Pixels, l
 
 
 def _parse_svhn(folder: Path, split: str) -> tuple[Pixels, list[int]]:
-    """scipy reads MATLAB's format, in which nothing can be called."""
+    """Read SVHN by scipy: in MATLAB's format nothing can be called."""
     svhn = _datasets().SVHN
     url, name, _ = svhn.split_list[split]
     unchecked = {split: [url, name, None]}
@@ -196,7 +196,7 @@ def _parse_svhn(folder: Path, split: str) -> tuple[Pixels, list[int]]:
 
 
 def _parse_cifar(path: Path) -> tuple[Pixels, list[int]]:
-    """Not by torchvision, which unpickles the file and so runs what it holds."""
+    """Read CIFAR without torchvision, which unpickles the file and so runs what it holds."""
     table = pickled.read(path)
     labels = table["labels"] if "labels" in table else table["fine_labels"]
     return table["data"].reshape(-1, 3, 32, 32), [index(label) for label in labels]

@@ -25,7 +25,7 @@ class _Type:
         self._order = state[1]
 
     def numbers(self) -> np.dtype[Any]:
-        """The type that is meant. Raises UnpicklingError where it is not one of plain numbers."""
+        """Read the type that is meant. Raises UnpicklingError where it is not of plain numbers."""
         kind = np.dtype(self._code).newbyteorder(self._order)
         if kind.kind not in "biuf":
             raise pickle.UnpicklingError(f"it holds an array of {kind}")
@@ -79,7 +79,7 @@ class _Reader(pickle.Unpickler):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The file's table, with numpy arrays. A broken file may raise anything; none of it is run."""
+    """Read a file's table with numpy arrays. A broken one may raise anything; none of it is run."""
     with path.open("rb") as file:
         table = _Reader(file, encoding="latin1").load()
     if not isinstance(table, dict):

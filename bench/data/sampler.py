@@ -15,7 +15,7 @@ IndexArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
-    """Sample indices of each of this rank's batches, endless."""
+    """Yield the sample indices of each of this rank's batches, without end."""
     if config.sharding == "fixed":
         assert samples is not None, "the rules refuse fixed shards of an endless set"
         yield from _fixed(config, rank, samples)
@@ -28,7 +28,7 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Reshuffled: sample indices of each step's global batch, endless, for any number of ranks.
+    """Yield each step's global batch of reshuffled sample indices, without end, for any world size.
 
     Epochs are permutations from (seed, epoch), less the rest that fills no step: each sample is
     used at most once per epoch. An endless set is taken in order.
@@ -43,7 +43,7 @@ def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Itera
 
 
 def fixed_part(samples: int, world_size: int, rank: int, seed: int) -> IndexArray:
-    """Fixed: the samples of `rank` in all epochs; parts are disjoint and equal to within one."""
+    """Draw the fixed part of `rank` for all epochs; parts are disjoint and equal to within one."""
     # at random: folders come sorted, and a rank with some classes alone would train another model
     return np.random.default_rng([seed, 0, 0, 1]).permutation(samples)[rank::world_size]
 

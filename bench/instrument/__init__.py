@@ -17,25 +17,25 @@ class Observer:
         """Take the session that the loop has made; no step was taken yet."""
 
     def step_begin(self, step: int) -> None:
-        """Before the batch is asked for; `step` counts from 0, warm-up included."""
+        """Note a step's start, before it asks for its batch; `step` counts from 0 with warm-up."""
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        """The batch is on the device, and no gradient of the step before is left."""
+        """Note that the batch is on the device, and no gradient of the step before is left."""
 
     def forward_done(self) -> None:
-        """The loss of a micro-batch is there."""
+        """Note that the loss of a micro-batch is there."""
 
     def backward_done(self) -> None:
-        """A micro-batch's backward pass has returned; the exchange may still be under way."""
+        """Note that a micro-batch's backward pass has returned; the exchange may still go on."""
 
     def gradients_ready(self) -> None:
-        """Every gradient is the mean over ranks, not clipped yet."""
+        """Note that every gradient is the mean over ranks and not clipped yet."""
 
     def step_end(self) -> None:
-        """The parameters are updated."""
+        """Note that the parameters are updated."""
 
     def take(self) -> dict[str, list[float]]:
-        """What was noted since the last call, one number a step; the log gets it by its name."""
+        """Return what was noted since the last call, one number a step; the log gets it by name."""
         return {}
 
 

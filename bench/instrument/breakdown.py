@@ -22,7 +22,7 @@ class Breakdown(Observer):
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch, micro_batches: int) -> None:
-        """Before `network` is wrapped: its gradients must be seen before any exchange of them."""
+        """Watch `network` before it is wrapped: its gradients must be seen before any exchange."""
         self._watch, self._marks = watch, _OTHERS + 2 * micro_batches
         for parameter in network.parameters():
             if parameter.requires_grad:
@@ -48,7 +48,7 @@ class Breakdown(Observer):
         self._watch.mark()
 
     def take(self) -> dict[str, list[float]]:
-        """Seconds of each part of each step, and where the step begins on this rank's clock."""
+        """Return the seconds of each part of each step, and its start on this rank's clock."""
         parts: dict[str, list[float]] = {name: [] for name in ("begin", *PARTS)}
         times, span = self._watch.times(), self._marks
         for marks in (times[at : at + span] for at in range(0, len(times), span)):

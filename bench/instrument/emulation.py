@@ -26,17 +26,17 @@ _ROUNDED, _EXACT = 2e-2, 1e-4
 
 
 def weight(rank: int, ranks: int) -> float:
-    """Factor that marks a rank's gradients; no rank's weight equals the mean of all."""
+    """Compute the factor that marks a rank's gradients; no rank's factor equals the mean of all."""
     return float((rank + 1) / ranks) ** 2
 
 
 def mean_weight(ranks: int) -> float:
-    """Mean of `weight` over all ranks: of the first squares."""
+    """Compute the mean of `weight` over all ranks by the formula for the sum of squares."""
     return (ranks + 1) * (2 * ranks + 1) / (6 * ranks**2)
 
 
 def size(index: int, step: int) -> int:
-    """A gradient's value without the rank's weight; it differs between steps and tensors."""
+    """Compute a gradient's value without the rank's weight; it differs by step and tensor."""
     return 1 + (5 * index + step) % 7
 
 
@@ -82,8 +82,8 @@ class Emulation(Observer):
         self._step = step
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Scores that lead back to every parameter, in the recorded order: of one class, as the
-        recorded time holds that of the loss.
+        """Make scores that lead back to every parameter in the recorded order. They are of one
+        class, as the recorded time already holds that of the loss.
         """
         began = time.perf_counter()
         chain = _link(torch.zeros(()), self._last, self._finish)
@@ -93,7 +93,7 @@ class Emulation(Observer):
         return chain.expand(len(images), 1)
 
     def _give(self, index: int) -> torch.Tensor:
-        """One gradient at its time: called by autograd, in the order of the timeline."""
+        """Give one gradient at its time; autograd calls this in the order of the timeline."""
         if index == 0:
             self._began = time.perf_counter()
         gradient = self._gradients[index]

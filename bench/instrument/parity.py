@@ -58,7 +58,7 @@ def own_gradients(
     stand_ins: bool = False,
     classes: int | None = None,
 ) -> Gradients:
-    """Gradients of one shard alone, from images [n, 3, size, size] and labels [n].
+    """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
 
     The gradients in the network stay as they are. A parameter that the pass froze has none.
     `stand_ins` take the parameters' places meanwhile; without them RecomputedError may be raised.
@@ -154,13 +154,13 @@ def _stand_ins(network: torch.nn.Module) -> Iterator[list[torch.Tensor]]:
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:
-    """Mean gradients of the shards, summed in their order; bfloat16 in float32, rounded once."""
+    """Average the shards' gradients, summed in their order; bfloat16 in float32, rounded once."""
     of_each = zip(*shards, strict=True)
     return [_mean([g for g in gradients if g is not None], len(shards)) for gradients in of_each]
 
 
 def _mean(gradients: list[torch.Tensor], shards: int) -> torch.Tensor | None:
-    """Mean over all shards, some of which may not have used the parameter."""
+    """Average over all shards, some of which may not have used the parameter."""
     if not gradients:
         return None
     wide = [g.float() if g.dtype == torch.bfloat16 else g for g in gradients]
@@ -171,12 +171,12 @@ def _mean(gradients: list[torch.Tensor], shards: int) -> torch.Tensor | None:
 
 
 def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> list[float]:
-    """max|gradient - expected| / max|expected| of each tensor, by at least `floor`."""
+    """Compute max|gradient - expected| / max|expected|, at least `floor`, of each tensor."""
     return [_relative(f, w, floor) for f, w in zip(gradients, expected, strict=True)]
 
 
 def _relative(gradient: torch.Tensor | None, expected: torch.Tensor | None, floor: float) -> float:
-    """No gradient is as good as zeros; infinite where the denominator is 0, or a NaN stands."""
+    """Compare two tensors, None as zeros; infinite where the denominator is 0, or a NaN stands."""
     if gradient is None or expected is None:
         present = expected if gradient is None else gradient
         return math.inf if present is not None and present.any() else 0.0
@@ -190,26 +190,26 @@ def _relative(gradient: torch.Tensor | None, expected: torch.Tensor | None, floo
 
 
 def largest(gradients: Gradients) -> float:
-    """Largest |gradient| of all tensors; 0 where there is none."""
+    """Find the largest |gradient| of all tensors; 0 where there is none."""
     filled = [g for g in gradients if g is not None and g.numel()]
     ends = (g.double().abs().nan_to_num(0.0, 0.0, 0.0).max().item() for g in filled)
     return max(ends, default=0.0)
 
 
 def rounding(config: RunConfig) -> float:
-    """Largest relative difference that another order of summation explains."""
+    """Estimate the largest relative difference that another order of summation explains."""
     if config.compression != "none":
         return _ROUNDING[config.compression] * max(2, config.world_size) / 2
     return _ROUNDING.get(config.precision, _ROUNDING_FLOAT32)
 
 
 def tolerance(config: RunConfig) -> float:
-    """`rounding`, but 0 where order cannot matter: two addends and a division by two are exact."""
+    """Return `rounding`, but 0 where order cannot matter: adding two and halving are exact."""
     return 0.0 if config.world_size <= 2 and config.compression == "none" else rounding(config)
 
 
 def limit(config: RunConfig) -> float:
-    """Largest relative difference that any rounding explains; beyond it nothing is proven."""
+    """Return the relative difference any rounding can explain; beyond it nothing is proven."""
     return max(_LIMIT.get(config.precision, _LIMIT_FLOAT32), rounding(config))
 
 

@@ -58,7 +58,7 @@ def _of_module(module: nn.Module, seen: set[int]) -> Iterator[Restore]:
 
 
 def _of_value(value: Any, seen: set[int]) -> Iterator[Restore]:
-    """Ways back to what `value` holds now, for the kinds of value that a pass can write into."""
+    """Yield ways back to what `value` holds now, for kinds of value that a pass can write into."""
     if id(value) in seen:
         return
     seen.add(id(value))

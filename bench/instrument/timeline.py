@@ -65,14 +65,14 @@ class Timeline(BaseModel):
         return self
 
     def to_json(self) -> str:
-        """A line for each gradient."""
+        """Write the timeline as JSON, with a line for each gradient."""
         head = self.model_dump_json(by_alias=True, exclude={"gradients"}, indent=1)
         rows = ",\n".join(f"  {gradient.model_dump_json()}" for gradient in self.gradients)
         return f'{head.removesuffix("}").rstrip()},\n "gradients": [\n{rows}\n ]\n}}\n'
 
 
 def read(path: Path, option: str = "emulate") -> tuple[Timeline, str]:
-    """A timeline, and the SHA-256 of its file. Raises UsageError, naming `option`."""
+    """Read a timeline, and the SHA-256 of its file. Raises UsageError, naming `option`."""
     setting = f"{option}={str(path)!r}"
     cure = "record one with python -m bench timeline"
     try:
@@ -86,7 +86,7 @@ def read(path: Path, option: str = "emulate") -> tuple[Timeline, str]:
 
 
 def read_for(config: RunConfig) -> tuple[Timeline, str]:
-    """The timeline that a run follows. Raises UsageError where it is of another training."""
+    """Read the timeline that a run follows. Raises UsageError where it is of another training."""
     assert config.emulate is not None
     timeline, digest = read(config.emulate)
     for name in _SAME:

@@ -24,12 +24,12 @@ _OPTIONS = "start every rank with the same options"
 
 
 def shared_fields(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain values, without the folders that may differ between nodes."""
+    """Return the configuration as plain values, without folders that may differ between nodes."""
     return config.model_dump(mode="json", exclude={*fields_with(Role.FOLDER)})
 
 
 def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables inside `facts`, one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
+    """Move tables inside `facts` one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
     flattened: dict[str, Any] = {}
     for name, value in facts.items():
         if isinstance(value, Mapping):
@@ -40,7 +40,7 @@ def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
-    """One line on the first field in which ranks' facts differ, with its cure; None if equal."""
+    """Name the first field in which ranks' facts differ, in a line with its cure; None if equal."""
     names = dict.fromkeys(name for row in facts for name in row)
     unequal = [name for name in names if len({str(row.get(name)) for row in facts}) > 1]
     if not unequal:
@@ -57,7 +57,7 @@ def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """[0, 1, 2, 5] -> 'ranks 0-2,5'."""
+    """Shorten a list of ranks: [0, 1, 2, 5] -> 'ranks 0-2,5'."""
     spans = []
     for _, span in groupby(enumerate(ranks), lambda at: at[1] - at[0]):  # equal in a row of ranks
         start, *tail = [rank for _, rank in span]

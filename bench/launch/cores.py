@@ -31,19 +31,19 @@ class Ticks(NamedTuple):
 
 
 def ticks() -> Ticks | None:
-    """Ticks of the cores that this process may use; None where the kernel does not tell."""
+    """Read the ticks of the cores this process may use; None where the kernel does not tell."""
     return _read({f"cpu{core}" for core in os.sched_getaffinity(0)})
 
 
 def boot_id() -> str | None:
-    """The kernel's name for its running since the machine started; None where it does not tell."""
+    """Read the kernel's name for its running since the last boot; None where it does not tell."""
     with suppress(OSError):
         return _BOOT_ID.read_text().strip()
     return None
 
 
 def of_the_node() -> Ticks | None:
-    """Ticks of all cores together; None where the kernel does not tell."""
+    """Read the ticks of all cores together; None where the kernel does not tell."""
     return _read({"cpu"})
 
 
@@ -55,7 +55,7 @@ def _read(names: Collection[str]) -> Ticks | None:
 
 
 def parse(text: str, names: Collection[str]) -> Ticks | None:
-    """The sum over these lines of /proc/stat, 'cpu' of the node and 'cpu3' of a core."""
+    """Sum the lines `names` of /proc/stat, such as 'cpu' for the node and 'cpu3' for a core."""
     rows = [line.split() for line in text.splitlines() if line.split(" ", 1)[0] in names]
     if len(rows) != len(names):
         return None
@@ -65,14 +65,14 @@ def parse(text: str, names: Collection[str]) -> Ticks | None:
 
 
 def busy_share(before: Ticks | None, after: Ticks | None) -> float | None:
-    """Share of the time between that the cores were busy; None where too short to be told."""
+    """Compute the cores' busy share between two readings; None where too short to be told."""
     if before is None or after is None or after.all <= before.all:
         return None
     return min(1.0, max(0.0, (after.busy - before.busy) / (after.all - before.all)))
 
 
 def own_ticks(process: int) -> int:
-    """Clock ticks that a process, its children and theirs have spent so far."""
+    """Count the clock ticks that a process, its children and theirs have spent so far."""
     spent, family = 0, [str(process)]
     for pid in family:
         with suppress(OSError):  # it has just ended
@@ -84,7 +84,7 @@ def own_ticks(process: int) -> int:
 
 
 def mhz(cores: Collection[int], root: Path = Path("/")) -> float | None:
-    """Mean clock of these cores now; None where the kernel does not tell."""
+    """Read the mean clock of these cores now, in MHz; None where the kernel does not tell."""
     with suppress(OSError, ValueError):
         pattern = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
         clocks_mhz = [int((root / pattern.format(core)).read_text()) / 1000 for core in cores]

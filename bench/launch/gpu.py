@@ -14,7 +14,7 @@ _LIMIT_S = 20.0
 
 
 def settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
-    """nvidia-smi's fields of the GPU, in its words, and whether MPS's daemon runs.
+    """Read nvidia-smi's fields of the GPU, in its words, and whether MPS's daemon runs.
 
     Empty where nvidia-smi does not know the GPU, as on ROCm.
     """
@@ -26,17 +26,17 @@ def settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def full_name(uuid: str) -> str:
-    """The UUID as nvidia-smi takes it; torch leaves out the beginning."""
+    """Write the UUID as nvidia-smi takes it; torch leaves out the beginning."""
     return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
 def of_one_process(env: Mapping[str, str]) -> bool:
-    """Whether a GPU here takes one process at a time, as far as nvidia-smi says."""
+    """Check whether a GPU here takes one process at a time, as far as nvidia-smi says."""
     return "Exclusive_Process" in _query(env, "", "compute_mode") and not _has_mps(env)
 
 
 def _query(env: Mapping[str, str], gpu: str, *fields: str) -> str:
-    """nvidia-smi's answer, a line for each GPU; '' where it has none."""
+    """Ask nvidia-smi: a line for each GPU, or '' where it has no answer."""
     options = [gpu] if gpu else []
     command = ["nvidia-smi", *options, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
     try:
@@ -47,5 +47,5 @@ def _query(env: Mapping[str, str], gpu: str, *fields: str) -> str:
 
 
 def _has_mps(env: Mapping[str, str]) -> bool:
-    """Whether MPS's daemon is there, which shares a GPU between processes."""
+    """Check whether MPS's daemon is there, which shares a GPU between processes."""
     return (Path(env.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()

@@ -21,7 +21,7 @@ def command(
     ranks_per_node: int = 1,
     cpus_per_rank: int | None = None,
 ) -> list[str]:
-    """The words before a program that start it in `ranks` ranks; `program` is the launcher's path.
+    """Build the words that start a program in `ranks` ranks; `program` is the launcher's path.
 
     srun takes as many of `hosts` as the ranks fill.
     """
@@ -43,5 +43,5 @@ def command(
 
 
 def root_variables(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What Open MPI wants to be told before it starts ranks as root, as in many containers."""
+    """Name variables Open MPI wants before it starts ranks as root, as in many containers."""
     return {name: env.get(name, "1") for name in _AS_ROOT} if os.geteuid() == 0 else {}

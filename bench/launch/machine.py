@@ -26,13 +26,13 @@ def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
 
 
 def machine_bytes() -> int:
-    """Memory of this machine, or what a container, job or control group leaves of it."""
+    """Find this machine's memory in bytes, or what a container, job or control group leaves."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *_group_limits(_read(Path("/proc/self/cgroup")), Path("/sys/fs/cgroup"))])
 
 
 def _group_limits(groups: str, root: Path) -> list[int]:
-    """Limits of the control groups in /proc/self/cgroup and of all groups above, v1 and v2."""
+    """List the limits of the control groups in /proc/self/cgroup and of all above, v1 and v2."""
     limits: list[int] = []
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)

@@ -32,5 +32,5 @@ def keep_freed(env: Mapping[str, str]) -> None:
 
 
 def kept() -> str:
-    """What `keep_freed` did, for the log: 'trim_threshold=... mmap_threshold=...', or why not."""
+    """Tell the log what `keep_freed` did: 'trim_threshold=... mmap_threshold=...', or why not."""
     return _outcome

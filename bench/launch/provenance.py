@@ -66,7 +66,7 @@ _PACKAGES = (
 
 
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
-    """Facts that may differ between ranks; cores as the kernel numbers them."""
+    """Describe what may differ between ranks; cores as the kernel numbers them."""
     return {
         **launch.record(),
         "hostname": socket.gethostname(),
@@ -82,7 +82,7 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
 
 
 def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts of the run, rank 0's where ranks may differ; `versions` are the backend's."""
+    """Describe the run, by rank 0's facts where ranks may differ; `versions` are the backend's."""
     return {
         "started": datetime.now(UTC).isoformat(),
         "git": code(_CODE),
@@ -94,7 +94,7 @@ def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
 
 
 def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts that all ranks must share: code, packages, memory, variables that tell no place."""
+    """Name what all ranks must share: code, packages, memory, variables that tell no place."""
     return {
         "code_sha256": code_sha256(_CODE),
         "versions": {"python": platform.python_version(), **installed(), **versions},
@@ -104,23 +104,23 @@ def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any
 
 
 def recorded(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that change what is measured."""
+    """Choose the variables that change what is measured."""
     listed = {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIXES)}
     return {k: v for k, v in listed.items() if not _OF_THE_LAUNCH.match(k)}
 
 
 def placement(env: Mapping[str, str]) -> dict[str, str]:
-    """The recorded variables that may differ between ranks."""
+    """Choose the recorded variables that may differ between ranks."""
     return {k: v for k, v in recorded(env).items() if _PLACEMENT.match(k)}
 
 
 def changed(reference: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables of `env` that differ from `reference`; None for one that `env` lacks."""
+    """Find the variables of `env` that differ from `reference`; None for one that `env` lacks."""
     return {k: env.get(k) for k in sorted({*reference, *env}) if env.get(k) != reference.get(k)}
 
 
 def installed() -> dict[str, str]:
-    """Versions of the packages that matter to a run."""
+    """Read the versions of the packages that matter to a run."""
     versions = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -129,7 +129,7 @@ def installed() -> dict[str, str]:
 
 
 def code_sha256(folder: Path) -> str:
-    """SHA-256 of the Python files below `folder` but those that no run loads."""
+    """Compute the SHA-256 of the Python files below `folder` but those that no run loads."""
     sha = hashlib.sha256()
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
     for name in sorted(names):
@@ -140,7 +140,7 @@ def code_sha256(folder: Path) -> str:
 
 
 def code(folder: Path) -> dict[str, Any]:
-    """Commit, git's hash of bench/ alone, and whether bench/ differs from it; None without git."""
+    """Name the commit, git's hash of bench/ alone and whether bench/ differs; None without git."""
     try:
         head = _git(folder, "rev-parse", "HEAD").strip()
         tree = _git(folder, "rev-parse", "HEAD:./").strip()
@@ -157,7 +157,7 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def cpu_model() -> str:
-    """The processor's own name for itself, or the architecture where the kernel does not tell."""
+    """Read the processor's name for itself, or the architecture where the kernel tells none."""
     with suppress(OSError):
         match = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         if match:
@@ -166,8 +166,8 @@ def cpu_model() -> str:
 
 
 def counters() -> dict[str, int | None]:
-    """Clock ticks since boot, over all cores: stolen by a hypervisor, spent by any process, idle;
-    and spent by this process and its children.
+    """Count clock ticks since boot, over all cores: stolen by a hypervisor, spent by any process,
+    idle; and spent by this process and its children.
     """
     ticks = cores.of_the_node()
     return {
@@ -179,12 +179,12 @@ def counters() -> dict[str, int | None]:
 
 
 def disturbance() -> dict[str, Any]:
-    """What else runs on this node: read at both ends of a run."""
+    """Read what else runs on this node, at both ends of a run."""
     load, mhz = os.getloadavg()[0], cores.mhz(os.sched_getaffinity(0))
     return {"load_1min": load, **counters(), "cpu_mhz": mhz}
 
 
 def peak_memory_bytes() -> int:
-    """Largest resident set of this process so far."""
+    """Read the largest resident set of this process so far, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

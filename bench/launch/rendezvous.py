@@ -36,7 +36,7 @@ _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """A store of all ranks. Raises WrongWorld if they are late, UsageError if they differ."""
+    """Open a store of all ranks. Raises WrongWorld if they are late, UsageError if they differ."""
     store = _meet(config, launch)
     if problem := _compare(store, config, launch):
         raise UsageError(problem)
@@ -44,7 +44,7 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """How the ranks' configurations differ, or ''; rank 0 compares and tells the others."""
+    """Tell how ranks' configurations differ, or ''; rank 0 compares and tells the others."""
     # torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered
     start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
@@ -73,7 +73,7 @@ def _meet(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
-    """The first answer of repeated calls; None where none comes in time."""
+    """Repeat a call until its first answer, and return it; None where none comes in time."""
     deadline = time.monotonic() + timeout_s
     while (answer := ask()) is None and time.monotonic() <= deadline:
         time.sleep(_POLL_S)
@@ -81,7 +81,7 @@ def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
 
 
 def _agents_store(address: str, port: int, timeout_s: float) -> dist.Store:
-    """The store of torchrun's agent. Raises WrongWorld if there is none."""
+    """Open the store of torchrun's agent. Raises WrongWorld if there is none."""
 
     def listens() -> bool | None:
         try:
@@ -100,7 +100,7 @@ def _agents_store(address: str, port: int, timeout_s: float) -> dist.Store:
 
 
 def host_address(launch: Launch) -> str:
-    """Where other ranks reach this host; its name, as many hosts resolve theirs to loopback."""
+    """Tell where ranks reach this host: by its name, as many hosts resolve theirs to loopback."""
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
 
@@ -138,7 +138,7 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
 
 
 def _try(path: Path) -> dist.TCPStore | None:
-    """The announced store, or None where the file is absent or stale."""
+    """Open the announced store, or return None where the file is absent or stale."""
     # torch raises kinds of RuntimeError: refused, timed out
     with suppress(OSError, ValueError, KeyError, RuntimeError):
         entry = json.loads(path.read_text())

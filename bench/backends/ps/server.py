@@ -37,7 +37,7 @@ class HeldKey:
     pushed: set[int] = field(default_factory=set)  # workers, since the last answer
 
     def mean(self) -> torch.Tensor:
-        """Sum in the workers' order, not of arrival; each has divided by their number."""
+        """Add gradients in the workers' order, not of arrival; each is divided by their number."""
         total = self.gradients[0].clone()
         for gradient in self.gradients[1:]:
             total += gradient
@@ -113,7 +113,7 @@ class Server(threading.Thread):
             self._send(key, range(self._workers), entry.mean())
 
     def _send(self, key: int, workers: Iterable[int], values: torch.Tensor) -> None:
-        """Nothing may change `values` afterwards: a worker that computes receives them later."""
+        """Send `values`, which must not change: a worker that computes receives them later."""
         travels = values.to(self._keys[key].gradients[0].dtype)
         for worker in workers:
             sent = self._answers.Isend(travels.numpy(), dest=worker, tag=key)

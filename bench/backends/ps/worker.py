@@ -92,7 +92,7 @@ class ServedSession(HandwrittenSession):
             key.set_parameters()
 
     def sync_buffers(self) -> None:
-        """With mode=async the parameters too: the servers', once all workers have pushed."""
+        """Copy buffers; with mode=async also the servers' parameters, once all workers pushed."""
         if self._async:
             self._comm.Barrier()
             for key in self._buckets:
@@ -148,7 +148,7 @@ class Key(Bucket):
         self._answers.Recv(self.flat.numpy(), self.server, self.number)
 
     def values(self) -> torch.Tensor:
-        """The parameters as one vector."""
+        """Copy the parameters into one vector."""
         return torch.cat([p.detach().contiguous().reshape(-1) for p in self.parameters])
 
     def set_parameters(self) -> None:
@@ -159,7 +159,7 @@ class Key(Bucket):
 
 
 def spread(sizes: Sequence[int], servers: int) -> list[int]:
-    """Which server holds each key: the largest first, each to the one that holds least."""
+    """Choose a server for each key: the largest first, each to the server that holds least."""
     load, holder = [0] * servers, [0] * len(sizes)
     for key in sorted(range(len(sizes)), key=lambda key: (-sizes[key], key)):
         holder[key] = min(range(servers), key=lambda server: (load[server], server))
