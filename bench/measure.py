@@ -41,7 +41,7 @@ def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
 
 
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
-    """Seconds of each step, in two turns.
+    """Warm up in two turns, and return the seconds of each step.
 
     The stop between them, while the other worlds warm up, is long, and the window after it would
     be slower, with Horovod more often than with DDP.

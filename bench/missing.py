@@ -11,12 +11,12 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def checkout() -> Path | None:
-    """The folder in which `make setup` works; None for an installed copy."""
+    """Find the folder in which `make setup` works; None for an installed copy."""
     return _ROOT if (_ROOT / "Makefile").exists() else None
 
 
 def explain_missing(error: ImportError) -> str:
-    """One line with the package and the way out. Raises `error` if a module of ours is missing."""
+    """Name the package and the way out in a line. Raises `error` if this project lacks a module."""
     cause: BaseException = error  # pandas hides which package it lacks
     while (before := cause.__cause__ or cause.__context__) is not None:
         cause = before

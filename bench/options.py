@@ -31,14 +31,14 @@ class UsageError(ValueError):
 
 
 def near(name: str, valid: Iterable[str]) -> str:
-    """'; did you mean ...?' for the closest valid name, else ''."""
+    """Suggest the closest valid name as '; did you mean ...?', or return '' if none is close."""
     by_letters = {word.lstrip("-"): word for word in valid}  # two dashes make no two flags alike
     close = difflib.get_close_matches(name.lstrip("-"), by_letters, n=1)
     return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
 
 
 def explain(error: ValidationError) -> str:
-    """First broken rule of a pydantic error as one line: name=value: rule."""
+    """Explain the first broken rule of a pydantic error in one line, 'name=value: rule'."""
     first_error = error.errors()[0]
     location = ".".join(str(part) for part in first_error["loc"])
     message = first_error["msg"].removeprefix("Value error, ")
@@ -63,14 +63,14 @@ class Shown:
 
 
 def split_commas(value: object) -> object:
-    """For a `BeforeValidator` of a tuple: 'a,b' and a list of a file are one."""
+    """Make a tuple of 'a,b', or of a list from a file, for a tuple's `BeforeValidator`."""
     if isinstance(value, str):
         return tuple(filter(None, value.split(",")))
     return tuple(value) if isinstance(value, list) else value
 
 
 def one_of(words: Collection[str]) -> Callable[[Any], Any]:
-    """For an `AfterValidator`: a text, or each of a tuple, is one of these."""
+    """Make a check for an `AfterValidator`: a text, or each of a tuple, must be one of `words`."""
 
     def check(value: Any) -> Any:
         for word in [value] if isinstance(value, str) else value or ():
@@ -82,7 +82,7 @@ def one_of(words: Collection[str]) -> Callable[[Any], Any]:
 
 
 def option(default: Any, text: str, shown: Shown | None = None, **limits: Any) -> Any:
-    """A field with its help; `...` for a value that is needed, `limits` as for pydantic's own."""
+    """Make a field with its help; `...` is for a needed value, `limits` are those of pydantic."""
     info: FieldInfo = Field(default, description=text, **limits)
     info.metadata += [shown] if shown else []
     return info
@@ -102,13 +102,13 @@ class Options(BaseModel):
 
     @classmethod
     def read(cls, argv: Sequence[str], prog: str) -> Self:
-        """The options in `argv`. --help prints and exits 0; raises UsageError on bad input."""
+        """Read the options in `argv`. --help prints and exits 0; raises UsageError on bad input."""
         parser = new_parser(cls, prog)
         return cls.checked(read_words(parser, argv), prog)
 
     @classmethod
     def checked(cls, words: Mapping[str, Any], prog: str) -> Self:
-        """Options from texts by field. Raises UsageError: the flag, its value and the rule."""
+        """Make options from texts by field. Raises UsageError: the flag, its value and the rule."""
         try:
             return cls(**words)
         except ValidationError as error:
@@ -122,13 +122,13 @@ class Options(BaseModel):
         raise UsageError(problem if "; " in problem else f"{problem}; see {prog} --help")
 
     def to_argv(self) -> list[str]:
-        """The command line that makes these options: fields that are not at their defaults."""
+        """Write the command line of these options: the fields that are not at their defaults."""
         fields = type(self).model_fields.items()
         changed = (name for name, field in fields if getattr(self, name) != field.default)
         return [word for name in changed for word in self.to_words(name)]
 
     def to_words(self, name: str) -> list[str]:
-        """One field on the command line, its default too; nothing for None, which has no form."""
+        """Put one field on the command line, a default too; nothing for None, which has no form."""
         value = self.model_dump(mode="json", include={name})[name]
         if value is None:
             return []
@@ -157,7 +157,7 @@ def _shown(field: FieldInfo) -> Shown:
 
 
 def _named(model: type[Options], name: str) -> str:
-    """A field as the user knows it: by its flag, or by its argument's name."""
+    """Name a field as the user knows it: by its flag, or by its argument's name."""
     fields = model.model_fields.items()
     field = next(field for key, field in fields if name in (key, field.alias))
     shown = _shown(field)
@@ -165,7 +165,7 @@ def _named(model: type[Options], name: str) -> str:
 
 
 def new_parser(model: type[Options], prog: str, usage: str = "", about: str = "") -> Parser:
-    """A parser of a model's options; `usage` and `about` in place of what it says of itself."""
+    """Make a parser of a model's options; `usage` and `about` replace the model's own."""
     fields = model.model_fields
     needed = [_named(model, name) for name in _offered(model) if fields[name].is_required()]
     needed = [f"{word} {word[2:].upper()}" if word[0] == "-" else word for word in needed]
@@ -187,7 +187,7 @@ def wrapped(text: str) -> str:
 
 
 def add_options(parser: Parser, model: type[Options], only: Collection[str] = ()) -> None:
-    """An option for each field, or for these: its name, choices, default and description."""
+    """Add an option for each field, or for `only`: its name, choices, default and description."""
     group = parser.add_argument_group() if model.groups and not only else parser
     for name in only or _offered(model):
         field = model.model_fields[name]
@@ -215,7 +215,7 @@ def _offered(model: type[Options]) -> list[str]:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """The words of a Literal, alone or beside None."""
+    """List the words of a Literal, alone or beside None."""
     if get_origin(kind) is Literal:
         return get_args(kind)
     if get_origin(kind) in (Union, UnionType):
@@ -224,7 +224,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def read_words(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
-    """The texts in `argv` by field. Raises UsageError for a word that is no option."""
+    """Read the texts in `argv` by field. Raises UsageError for a word that is no option."""
     namespace, unknown = parser.parse_known_intermixed_args(argv)
     for word in unknown:
         kind = "option" if word.startswith("-") else "argument"

@@ -12,7 +12,7 @@ from bench.streams import say
 
 
 def quantity(value: float) -> str:
-    """For people: 261,400 or 29.1 or 0.0123; four digits from 1,000 on, else three."""
+    """Write a number for people: 261,400, 29.1 or 0.0123; four digits from 1,000 on, else three."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     digits = 4 if abs(value) >= 999.5 else 3
@@ -21,7 +21,7 @@ def quantity(value: float) -> str:
 
 
 def opening(config: RunConfig) -> str:
-    """What the run will do; said before anything slow is loaded."""
+    """Describe what the run will do, to be said before anything slow is loaded."""
     work = f"{config.cell}, {_ranks(config)}, {config.model}"
     images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
     images += f", compute emulated by {config.emulate.name}" if config.emulate else ""
@@ -37,7 +37,7 @@ def _ranks(config: RunConfig) -> str:
 
 
 def result(config: RunConfig, rates: list[float], loss: float | None, failed: list[str]) -> str:
-    """The last line: images/s of the run (harmonic mean of equal windows), and their spread."""
+    """Write the last line: images/s of a run (harmonic mean of equal windows) and their spread."""
     spread = f"{quantity(min(rates))} to {quantity(max(rates))}"
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
     if loss is None:
@@ -55,16 +55,16 @@ class Screen:
     """What a run shows of itself; this one, of ranks other than 0, shows nothing."""
 
     def phase(self, name: str) -> None:
-        """The run enters a phase."""
+        """Show that the run enters a phase."""
 
     def window(self, done: int, total: int, images_per_s: float) -> None:
-        """A window has ended."""
+        """Show that a window has ended."""
 
     def epoch(self, training: int, epoch: int, accuracy: float) -> None:
-        """An epoch of a training has been judged; both are counted from 0."""
+        """Show that an epoch of a training has been judged; both are counted from 0."""
 
     def close(self) -> None:
-        """Nothing more will be shown."""
+        """End the display; nothing more will be shown."""
 
 
 class Lines(Screen):
@@ -124,7 +124,7 @@ class Bar(Screen):
 
 
 def make_screen(rank: int, config: RunConfig) -> Screen:
-    """The screen for this rank: none but rank 0's shows anything; a bar on a terminal, or lines."""
+    """Make a rank's screen: a bar on a terminal, else lines; ranks other than 0 show nothing."""
     if rank:
         return Screen()
     return Bar(config) if sys.stderr.isatty() else Lines()

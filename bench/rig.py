@@ -46,7 +46,7 @@ class Workload:
     drawn_sha256: str = ""
 
     def facts(self, config: RunConfig) -> dict[str, Any]:
-        """What the log's start says of the workload, by name."""
+        """Describe the workload by name for the log's start."""
         trained = [p for p in self.network.parameters() if p.requires_grad]
         return {
             **data.describe(config, self.images),
@@ -113,7 +113,7 @@ def assemble(
     turns: Turns = ALONE,
     trial: Trial = _RUN,
 ) -> Rig:
-    """A rank's rig, closed at the end of its `with`; every rank must call. The log gets its start.
+    """Hold a rank's rig in a `with` that closes it, and start the log; every rank must call this.
 
     Raises UsageError on input that proves wrong only now.
     """
@@ -172,7 +172,7 @@ def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
 def _observers(
     config: RunConfig, workload: Workload, place: Device, parity: Parity | None
 ) -> Iterator[Observer]:
-    """What the config asks for; before a framework wraps the network."""
+    """Make the observers that the config asks for, before a framework wraps the network."""
     if config.observe != "nothing":
         yield Breakdown(workload.network, place.stopwatch(), config.accumulate)
     if config.inject_ms:

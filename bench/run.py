@@ -31,7 +31,7 @@ EndFacts = dict[str, Any]  # of the log's end
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Turns = ALONE) -> bool:
-    """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
+    """Run, and tell if all went as asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
     with assemble(config, launch, log, pulse, turns) as rig:
@@ -83,7 +83,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
 
 
 def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
-    """What the log's end says of the training, its checks among it; needs every rank's call."""
+    """Gather what the log's end says of the training, with its checks; needs every rank's call."""
     config, backend, workload = rig.config, rig.backend, rig.workload
     results = [check_samples(rig.samples, backend, config), _imported_later(rig)]
     results.append(torch_settings.check_kept(rig.settings, backend))
@@ -102,13 +102,13 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
 
 
 def _counts(samples: Input, loop: Loop) -> Callable[[], tuple[int, int]]:
-    """Batches received and steps done, read from the counters that the loop keeps anyway."""
+    """Make a reader of batches received and steps done, from counters the loop keeps anyway."""
     waits = samples.wait_seconds
     return lambda: (len(waits), loop.steps)
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
-    """Digests of the user's files that were imported by the training, not before it."""
+    """Keep the user's files that the training was first to import, and return their digests."""
     files = sources.loaded(rig.config)
     later = {path: code for path, code in files.items() if path not in rig.user_files}
     if not later:

@@ -61,7 +61,7 @@ def _call(prog: str, commands: Group, argv: Sequence[str]) -> int | None:
 
 
 def _overview(prog: str, commands: Group) -> str:
-    """The help of a program: its commands and what each is for."""
+    """Write the help of a program: its commands and what each is for."""
     lines = [f"usage: {prog} COMMAND [options]", "", wrapped(commands.about), "", "commands:"]
     for name, command in commands.items():
         text = command.about if isinstance(command, Group) else inspect.getdoc(command) or ""
@@ -76,7 +76,7 @@ def _row(name: str, text: str) -> str:
 
 
 def reported(do: Callable[[], int | None]) -> int:
-    """The exit code of `do`; what it raises of a user's mistakes is a line on standard error."""
+    """Run `do` and return its exit code; print user mistakes that it raises as a line on stderr."""
     trace, code = "", 1  # of the user's own code
     try:
         code = do() or 0

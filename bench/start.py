@@ -77,6 +77,6 @@ def _require_places(launch: Launch, ranks: Sequence[dict[str, Any]]) -> None:
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:
-    """The node's counters without what they counted in the turns of other worlds."""
+    """Read the node's counters without what they counted in the turns of other worlds."""
     noted, outside = provenance.disturbance(), turns.aside()
     return noted | {k: noted[k] - outside[k] for k in outside if noted[k] is not None}

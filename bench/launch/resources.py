@@ -25,7 +25,7 @@ def require_unmodified(env: Mapping[str, str]) -> None:
 def environment(
     config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Variables to set for this rank, the same for every backend; `cores` is its affinity's size.
+    """Choose this rank's variables, the same for every backend; `cores` is its affinity's size.
 
     Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun
     leaves all cores). Yielding: where ranks fill the cores, Open MPI's busy polling takes the core
@@ -45,7 +45,7 @@ def environment(
 
 
 def advice(config: RunConfig, launch: Launch, cores: int) -> str | None:
-    """One line where a rank has fewer cores than its threads and the exchange need, or None."""
+    """Advise if a rank has fewer cores than its threads and the exchange need; else return None."""
     if launch.size > 1 and cores <= config.threads and cores < (os.cpu_count() or 1):
         return (
             f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and "

@@ -21,14 +21,14 @@ _OURS = (_PROJECT / "bench",)
 
 
 def factories(config: RunConfig) -> tuple[str, ...]:
-    """Modules of the factories that `config` names."""
+    """List the modules of the factories that `config` names."""
     names = (config.model, config.dataset)
     return tuple(name.partition(":")[0] for name in names if ":" in name)
 
 
 def loaded(config: RunConfig) -> dict[str, bytes]:
-    """Contents by path, 'package/module.py': of the factories' modules, and of all modules that
-    this process imported from outside the installed packages; and of the user's backends.
+    """Read the source of the factories' modules, of all modules that this process imported from
+    outside the installed packages, and of the user's backends, by path ('package/module.py').
 
     Raises UsageError where a factory's file cannot be read. Other files that such code reads, such
     as weights, are not included.
@@ -49,7 +49,7 @@ def loaded(config: RunConfig) -> dict[str, bytes]:
 
 
 def _of_backends() -> dict[str, bytes]:
-    """All files of each, used or not: the runs of all cells have the same."""
+    """Read all files of the user's backends, used or not, so that all cells' runs have the same."""
     files = {}
     names = [name for name in sys.modules if name.startswith(USERS) and "." not in name]
     for module in (sys.modules[name] for name in names):
@@ -62,7 +62,7 @@ def _of_backends() -> dict[str, bytes]:
 
 
 def versions(config: RunConfig) -> dict[str, str]:
-    """Versions of the installed packages that hold a factory."""
+    """Look up the versions of the installed packages that hold a factory."""
     packages = {name.partition(".")[0] for name in factories(config)}
     if not packages:
         return {}
@@ -82,7 +82,7 @@ def keep(files: Mapping[str, bytes], log: Path | None) -> None:
 
 
 def _installed() -> tuple[Path, ...]:
-    """Folders of Python's own modules and of installed packages."""
+    """List the folders of Python's own modules and of installed packages."""
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
@@ -90,7 +90,7 @@ def _installed() -> tuple[Path, ...]:
 
 
 def _file(module: ModuleType | None) -> Path | None:
-    """The file a module was read from; None of one that is built in, or whose file has vanished."""
+    """Return the file a module was read from; None if it is built in or the file has vanished."""
     name = getattr(module, "__file__", None)
     with suppress(OSError):
         if isinstance(name, str) and (file := Path(name)).is_file():
@@ -103,7 +103,7 @@ def _within(file: Path, places: Iterable[Path]) -> bool:
 
 
 def _place(name: str, file: Path) -> str:
-    """'package/module.py' of 'package.module', 'package/__init__.py' of a package."""
+    """Return 'package/module.py' for 'package.module', 'package/__init__.py' for a package."""
     parts = name.split(".")
     if file.stem == "__init__":
         return str(PurePosixPath(*parts, file.name))

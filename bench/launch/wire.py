@@ -19,8 +19,8 @@ _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """Bytes that this process's open TCP connections sent and received, by interface: in all, or
-    since an earlier call gave `before`.
+    """Count the bytes that this process's open TCP connections sent and received, by interface: in
+    all, or since an earlier call gave `before`.
 
     Between two addresses of one host that is the loopback, whichever they are. Shared memory and
     RDMA count nothing here. An address that no interface has stands for itself.
@@ -43,7 +43,7 @@ def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int
 
 
 def by_address() -> dict[str, str]:
-    """Interface of each address of this host."""
+    """Map each address of this host to its interface."""
     interfaces = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
@@ -59,7 +59,7 @@ def by_address() -> dict[str, str]:
 
 
 def of_the_host_name() -> str:
-    """Interface of the address that this host's name resolves to; '' where it has none here."""
+    """Name the interface of the address this host's name resolves to; '' where none here has it."""
     interfaces = by_address()
     with suppress(OSError):
         for *_, address in socket.getaddrinfo(socket.gethostname(), None):
@@ -71,6 +71,6 @@ def of_the_host_name() -> str:
 
 
 def _plain(address: Sequence[object]) -> str:
-    """The host's part of a socket's address, without a mapping to IPv6 and without a scope."""
+    """Return the host's part of a socket's address, without a mapping to IPv6 or a scope."""
 
     return str(address[0]).removeprefix("::ffff:").partition("%")[0]

@@ -28,7 +28,7 @@ class Launch:
     key: str
 
     def record(self) -> dict[str, object]:
-        """The launch as plain values, for the run log."""
+        """Return the launch as plain values, for the run log."""
         return asdict(self)
 
 
@@ -72,7 +72,7 @@ _STEP_KEY = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
 
 
 def discover(env: Mapping[str, str]) -> Launch:
-    """The launch that `env` describes. Raises UsageError on half-set or impossible values."""
+    """Read the launch that `env` describes. Raises UsageError on half-set or impossible values."""
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
@@ -95,7 +95,7 @@ def discover(env: Mapping[str, str]) -> Launch:
 
 
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
-    """True if torchrun's agent serves a store; variables set by hand come without an agent."""
+    """Check whether torchrun's agent serves a store; hand-set variables come without an agent."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
@@ -127,7 +127,7 @@ def _require_nobody(env: Mapping[str, str]) -> None:
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
-    """True in a numbered step; the batch script and an salloc shell have SLURM_PROCID too."""
+    """Check for a numbered step; the batch script and an salloc shell have SLURM_PROCID too."""
     step = env.get("SLURM_STEP_ID", "")
     # batch, extern and interactive steps show as words or as numbers just below 2^32
     numbered = step.isdecimal() and int(step) < 2**31
@@ -155,7 +155,7 @@ def _integer(env: Mapping[str, str], name: str) -> int:
 
 
 def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path | None) -> Path:
-    """Folder where the ranks meet. Raises UsageError if none is known that all of them see."""
+    """Choose the folder where the ranks meet. Raises UsageError if none that all see is known."""
     if rendezvous_dir is not None:
         return rendezvous_dir
     if launch.local_size == launch.size:
@@ -167,7 +167,7 @@ def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path |
 
 
 def expand_tasks_per_node(text: str) -> list[int]:
-    """Slurm's run-length form as one number per node: '3,1(x2)' -> [3, 1, 1]; else UsageError."""
+    """Expand Slurm's run lengths to a size per node: '3,1(x2)' -> [3, 1, 1]; else UsageError."""
     setting, cure = f"SLURM_STEP_TASKS_PER_NODE={text!r}", "unset it, or start through srun"
     sizes: list[int] = []
     for part in text.split(","):

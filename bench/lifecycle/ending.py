@@ -57,7 +57,7 @@ class Ending:
         self._recorded = threading.Event()  # what is left is words for people
 
     def failed(self, error: BaseException) -> NoReturn:
-        """The run raised an exception."""
+        """Record the exception that the run raised, and leave."""
         if isinstance(error, TurnsBroken):
             time.sleep(_SIGNAL_COMES_S)
         if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
@@ -66,7 +66,7 @@ class Ending:
         self._leave(code, lambda: self._record(error))
 
     def signalled(self, number: int) -> NoReturn:
-        """A signal arrived."""
+        """Record the signal that arrived, and leave."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
@@ -75,18 +75,18 @@ class Ending:
         self._leave(128 + number, lambda: self._record_signal(number))
 
     def stalled(self, doing: str, silent_s: float) -> NoReturn:
-        """Nothing has happened for `silent_s`."""
+        """Record that nothing has happened for `silent_s` seconds, and leave."""
         self._leave(FAILED, lambda: self._record_stall(doing, silent_s))
 
     def orphaned(self) -> NoReturn:
-        """The launcher is gone, so nothing else would end this rank."""
+        """Record that the launcher is gone, and leave, as nothing else would end this rank."""
         self._leave(FAILED, self._record_orphaned)
 
     def is_orphan(self) -> bool:
         return self._launcher is not None and self._launcher.gone()
 
     def find_log(self) -> bool:
-        """True if the log is still where it was created; prints an error where it is not."""
+        """Check whether the log is still where it was created; print an error where it is not."""
         if _identity(self._path) == self._identity:
             return True
         lost = "was removed or replaced while the run went on: its record is lost"
@@ -143,7 +143,7 @@ class Ending:
             self._end(status=f"failed: {message}")
 
     def _record_signal(self, number: int) -> None:
-        """Where mpirun or torchrun ends all ranks because one died, name that rank as the cause."""
+        """Record a signal, or the dead rank because of which mpirun or torchrun ends all ranks."""
         loading.stop()  # mpirun kills the group of a rank some tenths of a second later
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
@@ -178,7 +178,7 @@ class Ending:
             time.sleep(_LOOKED_AROUND_S)
 
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
-        """Ranks of this host that ended without a record, one line each."""
+        """Record the ranks of this host that ended without a record; return one line for each."""
         if self._processes == 1 or self._pulse.passed:
             return []
         gone = vanished(self._path, self._rank, as_lowest)
@@ -235,7 +235,7 @@ def alarm(limit_s: float) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """One line for any error, also for one whose own text cannot be made."""
+    """Describe any error in one line, also an error whose own text cannot be made."""
     try:
         if isinstance(error, SystemExit):
             line = f"sys.exit({error.code}) was called ({_raised_at(error)})"

@@ -30,7 +30,7 @@ def _stat(pid: int) -> tuple[str, str, int] | None:
 
 
 def state(pid: int) -> str:
-    """What a process of this host is doing, in words."""
+    """Describe in words what a process of this host is doing."""
     stat = _stat(pid)
     return ENDED if stat is None else _STATES.get(stat[1], "is in an unknown state")
 
@@ -44,7 +44,7 @@ class Launcher:
             self._chain.append(stat[2])
 
     def gone(self) -> bool:
-        """True once one of these processes is no longer the parent of the one below it."""
+        """Check whether one of these processes is no longer the parent of the one below it."""
         if os.getppid() != self._chain[1]:
             return True
         above = zip(self._chain[1:], self._chain[2:], strict=False)
@@ -52,13 +52,13 @@ class Launcher:
 
 
 def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
-    """Rank, pid and hostname of every process, from the log's start; [] without a start."""
+    """Read rank, pid and hostname of every process from the log's start; [] without a start."""
     host = next(iter(_events(log, "start")), {}).get("host", {})
     return list(host.get("ranks", []))
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """Ranks of this host that ended unrecorded; `as_lowest`: only for the lowest that runs here."""
+    """Find this host's ranks that ended unrecorded; `as_lowest`: only if `rank` runs as lowest."""
     host = socket.gethostname()
     local = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
     ended = [r for r in local if state(r["pid"]) == ENDED]
@@ -72,7 +72,7 @@ def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, st
 
 
 def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
-    """Events of one name; other lines are not parsed, as a log may hold many steps."""
+    """Read the events of one name; parse no other lines, as a log may hold many steps."""
     start = b'{"event": "%s"' % name.encode()
     try:
         lines = [] if log is None else log.read_bytes().splitlines()
@@ -90,5 +90,5 @@ def signal_others(pids: Iterable[int], number: int) -> None:
 
 
 def loading_processes() -> list[Any]:
-    """Processes that load data for this one; multiprocessing's own list drops those that ended."""
+    """List processes that load data for this one; multiprocessing's own list drops ended ones."""
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))

@@ -44,7 +44,7 @@ class Pulse:
         self._screen.phase(phase)
 
     def leave(self) -> None:
-        """The log is written: drop the counters, which hold the model, and show nothing more."""
+        """Drop the counters, which hold the model, and show nothing more: the log is written."""
         self._phase, self._counts = "closing", None
 
     def tick(self) -> None:
@@ -65,7 +65,7 @@ class Pulse:
         self._screen.close()
 
     def beat(self) -> Beat:
-        """The progress now."""
+        """Report the current progress."""
         # loading torch from a busy file system may take minutes, module by module
         pieces = self._ticks + len(sys.modules)
         return Beat(self._phase, pieces, *(self._counts() if self._counts else (None, None)))

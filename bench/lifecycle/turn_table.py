@@ -45,12 +45,12 @@ class Place:
         return f"{self.launch} {self.turn} {','.join(map(str, self.sizes))}"
 
     def record(self) -> dict[str, object]:
-        """What the run log tells of it."""
+        """Describe this place for the run log."""
         return {"launch": self.launch, "turn": self.turn, "worlds": len(self.sizes)}
 
 
 def place_of(env: Mapping[str, str]) -> Place | None:
-    """This world's place; None of a world that was started alone. Raises UsageError."""
+    """Read this world's place; None for a world that was started alone. Raises UsageError."""
     words = env.get(VARIABLE, "").split()
     if not words:
         return None
@@ -64,7 +64,7 @@ def place_of(env: Mapping[str, str]) -> Place | None:
 
 
 def table_path(launch: str) -> Path:
-    """The file in this node's memory that the worlds of a launch share.
+    """Name the file in this node's memory that the worlds of a launch share.
 
     With the node's name: several that are emulated on one machine share its memory.
     """
@@ -72,7 +72,7 @@ def table_path(launch: str) -> Path:
 
 
 def table_of(env: Mapping[str, str]) -> TurnTable | None:
-    """The table of this world's launch; None of a world that was started alone.
+    """Open the table of this world's launch, or return None for a world that was started alone.
 
     Raises UsageError, also where this node lets worlds share nothing.
     """
@@ -122,7 +122,7 @@ class TurnTable:
             os.close(fd)
 
     def _require_one_namespace(self) -> None:
-        """Process ids mean the same to all worlds only in one namespace."""
+        """Require one namespace: only there do process ids mean the same to all worlds."""
         namespace = Path("/proc/self/ns/pid").stat().st_ino
         self._numbers[self._namespace] = self._numbers[self._namespace] or namespace
         if self._numbers[self._namespace] != namespace:
@@ -155,7 +155,7 @@ class TurnTable:
         self._numbers[self._serial] += 1
 
     def break_off(self, world: int) -> None:
-        """A world ends before its time, the first one counts: nobody may stay stopped."""
+        """Note the first world that ends before its time, and wake all: nobody may stay stopped."""
         self._numbers[self._broken] = self._numbers[self._broken] or world + 1
         self.forget_name()
         for _ in range(_WAKES):
@@ -175,7 +175,7 @@ class TurnTable:
         self._numbers[self._worlds + 2 * world + 1] = 1
 
     def next_after(self, world: int, present: Sequence[int]) -> int:
-        """The world of those on this node that is next and not done; EVERYBODY where all are."""
+        """Choose this node's next world that is not done, or EVERYBODY where all are done."""
         after = sorted(present, key=lambda other: (other <= world, other))
         return next((other for other in after if not self._is_done(other)), EVERYBODY)
 
@@ -187,20 +187,20 @@ class TurnTable:
         self._numbers[row + 1] = serial
 
     def has_woken(self, process: Process, serial: int) -> bool:
-        """Whether a process has seen that turn begin."""
+        """Check whether a process has seen the turn `serial` begin."""
         return self._numbers[process.row + 1] >= serial
 
     def may_end(self, process: Process) -> bool:
-        """Whether a process has nothing more to do for the others."""
+        """Check whether a process has nothing more to do for the others."""
         return self.holder == EVERYBODY and self.has_woken(process, self.serial)
 
     def is_complete(self, world: int) -> bool:
-        """Whether all processes of a world on this node have entered."""
+        """Check whether all processes of a world on this node have entered."""
         expected = self._numbers[self._worlds + 2 * world]
         return 0 < expected == len(self.processes(world))
 
     def processes(self, world: int) -> list[Process]:
-        """Those of a world that have entered."""
+        """List the processes of a world that have entered."""
         first = self._rows + 2 * world * MOST_LOCAL
         expected = self._numbers[self._worlds + 2 * world]
         rows = (first + 2 * local for local in range(expected))

@@ -52,10 +52,10 @@ class Turns:
         """End the world's last turn, and return when every world has had its last."""
 
     def break_off(self) -> None:
-        """This process ends before its time: nobody may stay stopped."""
+        """Tell that this process ends before its time, so that nobody stays stopped."""
 
     def aside(self) -> Mapping[str, int]:
-        """Of the node's counters, what they counted outside this world's turns."""
+        """Return what the node's counters counted outside this world's turns."""
         return {}
 
 
@@ -210,7 +210,7 @@ class SharedTurns(Turns):
         self._count_outside()
 
     def _takes_turn(self) -> bool:
-        """Whether this process has a turn that it has not had yet, which it then has."""
+        """Take the turn that this process has not had yet; return whether there was one."""
         self._require_all()
         table, row = self._table, self._row
         serial = table.serial
@@ -237,7 +237,7 @@ def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
 def turns_of(
     table: TurnTable | None, launch: Launch, config: RunConfig, counters: Counters
 ) -> Turns:
-    """This process's turns: of a launch of several worlds, or all of them."""
+    """Choose this process's turns: shared in a launch of several worlds, else always its own."""
     if table is None:
         return ALONE
     meet_s = _MEET * config.stall_timeout_s

@@ -30,7 +30,7 @@ _stubs: list[Any] = []  # operators live as long as the Library object that decl
 
 
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
-    """The model of `config`, its weights from the seed. Raises UsageError on an unknown name."""
+    """Build the model of `config`, its weights from the seed; an unknown name raises UsageError."""
     seed_all(config.seed)
     name = config.model
     place = f"bench.models.{name}:{name}" if name in NETWORKS else name
@@ -97,7 +97,7 @@ def _factory_model(config: RunConfig, place: str, classes: int) -> torch.nn.Modu
 
 
 def import_torchvision() -> ModuleType:
-    """torchvision, importable also where its compiled extension does not load.
+    """Import torchvision, also where its compiled extension does not load.
 
     PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension is missing, and
     the import fails because two operators were never declared. Declaring them is enough for models.

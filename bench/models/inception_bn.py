@@ -25,7 +25,7 @@ _BLOCKS_224 = (
 
 
 def inception_bn(classes: int, config: RunConfig) -> nn.Module:
-    """For 224 x 224 images: two convolutions, ten blocks, one linear layer."""
+    """Make a network for 224 x 224 images: two convolutions, ten blocks, one linear layer."""
     of = partial(scaled, width=config.model_width)
     stem = [
         *(convolution(3, of(64), 7, stride=2), nn.MaxPool2d(3, 2, padding=1)),
@@ -55,7 +55,7 @@ def _wide(
     *,
     largest: bool,
 ) -> tuple[nn.Module, int]:
-    """Four branches at the size of the input, and the channels after them."""
+    """Make four branches at the size of the input, and count the channels after them."""
     pool = nn.MaxPool2d(3, 1, padding=1) if largest else nn.AvgPool2d(3, 1, padding=1)
     branches = [
         convolution(before, one, 1),
@@ -69,7 +69,7 @@ def _wide(
 def _halving(
     before: int, reduced: int, three: int, reduced2: int, double: int
 ) -> tuple[nn.Module, int]:
-    """Three branches that halve the image, and the channels after them."""
+    """Make three branches that halve the image, and count the channels after them."""
     branches = [
         nn.Sequential(convolution(before, reduced, 1), convolution(reduced, three, 3, stride=2)),
         _double(before, reduced2, double, stride=2),
@@ -87,7 +87,7 @@ def _double(before: int, reduced: int, after: int, stride: int) -> nn.Module:
 
 
 def convolution(before: int, after: int, kernel: int, stride: int = 1) -> nn.Module:
-    """A convolution of that many channels, BatchNorm and ReLU."""
+    """Chain a convolution to `after` channels, BatchNorm and ReLU."""
     norm = nn.BatchNorm2d(after)
     norm.weight.requires_grad_(False)
     return nn.Sequential(
@@ -96,5 +96,5 @@ def convolution(before: int, after: int, kernel: int, stride: int = 1) -> nn.Mod
 
 
 def head(channels: int, classes: int) -> tuple[nn.Module, ...]:
-    """Scores of the means of `channels`."""
+    """Make the layers that score the classes from the means of `channels`."""
     return nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)

@@ -22,7 +22,7 @@ _BLOCKS: tuple[tuple[int, ...], ...] = (
 
 
 def inception_bn_28(classes: int, config: RunConfig) -> nn.Module:
-    """For 28 x 28 images: one convolution, ten blocks, one linear layer."""
+    """Make a network for 28 x 28 images: one convolution, ten blocks, one linear layer."""
     of = partial(scaled, width=config.model_width)
     channels = of(96)
     blocks = [convolution(3, channels, 3)]

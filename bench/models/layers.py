@@ -9,7 +9,7 @@ from torch import nn
 
 
 def scaled(channels: int, width: float) -> int:
-    """`channels` times `width`, even and at least 2; exactly `channels` at width 1 where even."""
+    """Scale `channels` by `width` to an even number, at least 2; width 1 keeps even `channels`."""
     return max(2, 2 * round(channels * width / 2))
 
 

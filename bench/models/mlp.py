@@ -17,7 +17,7 @@ _HIDDEN = 256
 
 
 def mlp(classes: int, config: RunConfig) -> nn.Module:
-    """Grey values in, three hidden layers of 256 times the width; no layer has a bias.
+    """Make a network for grey values: three hidden layers of 256 times the width, no biases.
 
     Generated data of 1,024 features are images of 32 x 32 pixels.
     """

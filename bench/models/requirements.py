@@ -71,7 +71,7 @@ def _layer_problems(name: str, module: nn.Module) -> Iterator[str]:
 
 
 def _asks_for_group(module: nn.Module) -> str:
-    """What of torch.distributed a layer holds or calls in its methods; '' for nothing."""
+    """Name what of torch.distributed a layer holds or calls in its methods; '' for nothing."""
     for name, value in vars(module).items():
         if isinstance(value, torch.distributed.ProcessGroup):
             return f"a process group of torch.distributed ({name})"
@@ -80,7 +80,7 @@ def _asks_for_group(module: nn.Module) -> str:
 
 
 def _calls_of(value: object, seen: set[CodeType]) -> Iterator[str]:
-    """Names of torch.distributed that a user's class or function uses, or what it calls."""
+    """Yield names of torch.distributed that a user's class or function, or one it calls, uses."""
     if str(getattr(value, "__module__", "torch")).partition(".")[0] in _NOT_THE_USERS:
         return
     if inspect.isclass(value):
@@ -91,7 +91,7 @@ def _calls_of(value: object, seen: set[CodeType]) -> Iterator[str]:
 
 
 def _distributed(code: CodeType, names: dict[str, Any], seen: set[CodeType]) -> Iterator[str]:
-    """Names of torch.distributed that some code uses: dist.all_reduce, or all_reduce itself."""
+    """Yield names of torch.distributed that code uses: dist.all_reduce, or all_reduce itself."""
     if code in seen:
         return
     seen.add(code)

@@ -16,7 +16,7 @@ _HALVED = (False, True, False, True, False, True, False)  # whether a block ends
 
 
 def resnet23(classes: int, config: RunConfig) -> nn.Module:
-    """One convolution, seven bottlenecks of 64 channels times the width, one linear layer."""
+    """Chain a convolution, seven bottlenecks of 64 channels times the width and a linear layer."""
     channels = scaled(_CHANNELS, config.model_width)
     blocks: list[nn.Module] = []
     for halved in _HALVED:

@@ -23,8 +23,8 @@ _EPS = 1e-2  # added to the variance of a direction before it is scaled to 1
 
 
 def resnet9(classes: int, config: RunConfig) -> ResNet9:
-    """Four stages of 64 to 512 channels times the width, two of them with a residual; one linear
-    layer without bias.
+    """Make four stages of 64 to 512 channels times the width, two of them with a residual, and one
+    linear layer without bias.
     """
     width = config.model_width
     return ResNet9(classes, [scaled(channels, width) for channels in (64, 128, 256, 512)])

@@ -88,7 +88,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 def allocation(job: object, restart: object) -> str:
-    """'job 77, restart 1': a requeued job keeps its id, and may get other nodes."""
+    """Write 'job 77, restart 1', as a requeued job keeps its id and may get other nodes."""
     return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
 
 
@@ -138,11 +138,11 @@ class Run:
         return [w["seconds"] for w in self.windows]
 
     def steps(self, phase: str) -> list[list[list[float]]]:
-        """Seconds of every step, shape [window][rank][step]; of phase `warmup` it is one window."""
+        """List seconds of every step, shape [window][rank][step]; phase `warmup` is one window."""
         return [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
-        """Seconds of every step, shape [rank][step], windows joined; also of another phase."""
+        """List seconds of every step, shape [rank][step], windows joined; also of another phase."""
         parts = self.steps(phase)
         ranks = min((len(part) for part in parts), default=0)
         return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]
@@ -215,7 +215,7 @@ def _one_line(text: str) -> str:
 
 
 def _judged(run: Run) -> RunOutcome:
-    """Causes that the events name come first, then damage, then what a good end does not prove."""
+    """Judge a run by causes that events name, then damage, then what a good end does not prove."""
     if run.broken is not None:
         return RunOutcome("failed", run.broken)
     if (outcome := judge(run.events)) is not None:
@@ -239,7 +239,7 @@ def read_run(path: Path) -> Run:
 
 
 def parse_run(path: Path, data: bytes) -> Run:
-    """The log in `data`; whatever the bytes are, the Run made of them can be relied on.
+    """Parse the log in `data` to a Run that can be relied on, whatever the bytes are.
 
     A torn last line (killed while writing) ends the log. A log of an unknown schema has a problem.
     """
@@ -273,7 +273,7 @@ def parse_run(path: Path, data: bytes) -> Run:
 
 
 def _config(start: Mapping[str, Any]) -> RunConfig:
-    """What was asked for. Raises Damaged where it cannot be read."""
+    """Read the config that a run was asked for. Raises Damaged where it cannot be read."""
     if start["schema"] not in READABLE:
         reads = f"this version reads {READABLE[0]} to {READABLE[-1]}"
         raise Damaged(f"schema {start['schema']}, and {reads}")
@@ -298,7 +298,7 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
 
 
 def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A run starts once and ends once; a second such event comes from another run."""
+    """Name a second start or end event, which comes from another run: a run has one of each."""
     for name in ("start", "end"):
         if (n := sum(event["event"] == name for event in events)) > 1:
             yield f"damaged log: {n} {name} events"

@@ -17,7 +17,7 @@ NAME = "logs.tar.gz"  # members are named from the study's folder on: runs/ID.js
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
-    """What each member of the folder's archive holds, by name; nothing where there is no archive.
+    """Read each member of the folder's archive, by name; nothing where there is no archive.
 
     Raises UsageError where the archive is damaged, or no archive of files in one folder.
     """
@@ -26,12 +26,12 @@ def contents(folder: Path) -> Mapping[str, bytes]:
 
 
 def holds(path: Path) -> bool:
-    """Whether FOLDER/KIND/NAME is there, as a file of its own or in the folder's archive."""
+    """Check whether FOLDER/KIND/NAME is there, as its own file or in the folder's archive."""
     return path.exists() or _archived(path) is not None
 
 
 def read_file(path: Path) -> bytes:
-    """FOLDER/KIND/NAME, from a file of its own or from the folder's archive.
+    """Read FOLDER/KIND/NAME, from a file of its own or from the folder's archive.
 
     Raises OSError where it is in neither, UsageError where it is no regular file, or where both
     have it and differ.
@@ -48,13 +48,13 @@ def read_file(path: Path) -> bytes:
 
 
 def size_bytes(path: Path) -> int:
-    """Of what `read_file` reads. Raises OSError where there is nothing."""
+    """Measure what `read_file` reads, in bytes. Raises OSError where there is nothing."""
     archived = _archived(path)
     return path.stat().st_size if archived is None else len(archived)
 
 
 def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
-    """Every FOLDER/KIND/* of a suffix, sorted: files of their own, and those in the archive."""
+    """List every FOLDER/KIND/* of a suffix, sorted: files of their own and those in the archive."""
     kind = PurePosixPath(directory.name)
     members = map(PurePosixPath, contents(directory.parent))
     archived = {directory / m.name for m in members if m.parent == kind and m.suffix == suffix}
@@ -62,12 +62,12 @@ def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
 
 
 def differs(path: Path) -> UsageError:
-    """Of a file that is in the archive as well, with other contents."""
+    """Make the error for a file that is in the archive as well, with other contents."""
     return UsageError(f"{path} is another file in {NAME} beside it; remove one of the two")
 
 
 def pack(files: Mapping[str, bytes], time: int) -> bytes:
-    """A tar.gz of files by name: sorted, of nobody, all of one time (seconds since 1970).
+    """Pack files by name in a tar.gz: sorted, of nobody, all of one time (seconds since 1970).
 
     The same files give the same bytes.
     """

@@ -183,7 +183,7 @@ class Damaged(ValueError):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One line as an event with at least the fields above. Raises NoEvent or Damaged."""
+    """Parse one line as an event with at least the fields above. Raises NoEvent or Damaged."""
     try:
         event: dict[str, Any] = _EVENT.validate_json(line)
         return event

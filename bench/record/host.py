@@ -52,7 +52,7 @@ class Rank(TypedDict):
 
 
 def machine_of(rank: Mapping[str, Any]) -> str:
-    """Whose cores a rank has: nodes that share a kernel are one machine, as containers are."""
+    """Name the machine of a rank's cores: nodes that share a kernel are one, as containers are."""
     return str(rank.get("boot_id") or rank["hostname"])
 
 

@@ -52,7 +52,7 @@ OK = RunOutcome("ok")
 
 
 def judge(events: Sequence[Event]) -> RunOutcome | None:
-    """What the events say against a run, or None where its own `end` says that all is well.
+    """Tell what the events say against a run, or None where its own `end` says that all is well.
 
     A known root cause outranks the way the run ended: ranks that survive a lost one are killed or
     time out later, and would hide it.
@@ -85,7 +85,7 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
 
 
 def _without_cause(end: Event, launcher: Event, code: str, words: tuple[str, ...]) -> RunOutcome:
-    """How a run ended of which no rank named a cause; `code` begins the sentence."""
+    """Tell how a run ended when no rank named a cause; `code` begins the sentence."""
     status, stopped = end.get("status", ""), _stop(end)
     if status == "interrupted" and launcher.get("code") and "interrupted" in launcher:
         # the job was not stopped: when a rank dies, its launcher ends the others
@@ -101,12 +101,12 @@ def _without_cause(end: Event, launcher: Event, code: str, words: tuple[str, ...
 
 
 def last(events: Sequence[Event], name: str) -> Event:
-    """The last event of that name, empty if there is none."""
+    """Find the last event of a name; return an empty one if there is none."""
     return next((event for event in reversed(events) if event["event"] == name), {})
 
 
 def _causes(errors: Sequence[Event], launcher_lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Causes that have a state of their own, each with the line that proves it, in order."""
+    """Yield causes that have a state of their own, each with the line that proves it, in order."""
     memory = "out of memory"
     yield from (("node lost", line) for line in launcher_lines if _NODE.search(line))
     yield from ((memory, _error(e)) for e in errors if _RANK_MEMORY.search(e["message"]))
@@ -125,7 +125,7 @@ def _stop(end: Event) -> str:
 
 
 def _root(errors: Sequence[Event]) -> Event:
-    """The first is the cause: ranks that lose a peer complain after it."""
+    """Choose the first error as the cause, as ranks that lose a peer complain after it."""
     return next((error for error in errors if error.get("type") != _BROKEN), errors[0])
 
 
@@ -134,7 +134,7 @@ def _error(error: Event) -> str:
 
 
 def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str, ...]:
-    """One line per rank that left one, equal lines joined; else the last of the launcher's."""
+    """Take one line per rank that left one, equal lines joined, else the launcher's last line."""
     by_rank: dict[int, str] = {}
     for error in errors:
         by_rank.setdefault(error["rank"], error["message"])
@@ -152,7 +152,7 @@ def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str,
 
 
 def _rank_lines(launcher_lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Rank and last words, from the launchers' lines on single ranks."""
+    """Read ranks and their last words from the launchers' lines on single ranks."""
     text = "\n".join(launcher_lines)
     for tasks, ending in _SRUN_RANKS.findall(text):
         for part in tasks.split(","):

@@ -33,7 +33,7 @@ OVER = {"cpu": 1e-9, "cuda": 1e-2}
 
 
 def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
-    """Why the ranks that recorded themselves are not the world that was asked for."""
+    """Tell why the ranks that recorded themselves are not the world that was asked for."""
     ranks, world_size = [rank["rank"] for rank in host.get("ranks", ())], config.world_size
     if len(ranks) != world_size:
         return f"provenance of {len(ranks)} ranks, asked for {world_size}"
@@ -44,7 +44,7 @@ def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
 
 
 def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> str | None:
-    """The first demand that a log with a good end does not meet, in words; or None."""
+    """Name in words the first demand that a log with a good end does not meet, or return None."""
     return next(_missing(config, schema, events), None)
 
 
@@ -90,7 +90,7 @@ def _demanded(config: RunConfig) -> list[str]:
 
 
 def _breakdown(config: RunConfig, breakdowns: Sequence[Event]) -> Iterator[str]:
-    """An observed run has the parts of every rank's steps, as many as the steps themselves."""
+    """Check that an observed run has the parts of every rank's steps, as many as the steps."""
     windows = 0 if config.observe == "nothing" else config.windows
     timed = [event for event in breakdowns if event["phase"] == "window"]
     if [event["index"] for event in timed] != list(range(windows)):
@@ -101,8 +101,8 @@ def _breakdown(config: RunConfig, breakdowns: Sequence[Event]) -> Iterator[str]:
 
 
 def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
-    """Each training has its epochs in order, the last of which is the first to reach the target,
-    or the last that it was given.
+    """Check that each training has its epochs in order, the last of which is the first to reach the
+    target, or the last that it was given.
     """
     epochs = [event for event in events if event["event"] == "epoch"]
     trainings = [list(group) for _, group in groupby(epochs, key=lambda event: event["training"])]
@@ -133,7 +133,7 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
 
 
 def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) -> Iterator[str]:
-    """Every rank's steps are there, and make up the window that they were timed in."""
+    """Check that every rank's steps are there and make up the window that they were timed in."""
     warmup = [event for event in steps if event["phase"] == "warmup"]
     lead_in = [event for event in steps if event["phase"] == "lead_in"]
     timed = [event for event in steps if event["phase"] == "window"]
@@ -163,7 +163,7 @@ def _names_timeline(events: Sequence[Event]) -> bool:
 
 
 def _input(config: RunConfig, windows: Sequence[Event]) -> Iterator[str]:
-    """No rank waited longer for its batches than the window lasted."""
+    """Check that no rank waited longer for its batches than the window lasted."""
     if any(len(window["input_seconds"]) != config.world_size for window in windows):
         yield "the input_seconds of some rank are missing"
     for window in windows:

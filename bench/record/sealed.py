@@ -30,13 +30,13 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
 
 
 def seal(before: bytes, line: bytes) -> bytes:
-    """The line of an `end` or `exit`, its digest added, for its place after the bytes `before`."""
+    """Add the digest to the line of an `end` or `exit`, for its place after the bytes `before`."""
     head = line.removesuffix(b"}\n")
     return head + _SEAL + hashlib.sha256(before + head).hexdigest().encode() + b'"}\n'
 
 
 def finite(value: Any) -> Any:
-    """`value` with 'nan', 'inf' and '-inf' for the numbers that JSON does not have."""
+    """Replace the numbers that JSON does not have in `value` by 'nan', 'inf' and '-inf'."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)
@@ -56,7 +56,7 @@ class LogLine(NamedTuple):
 
 
 def lines_of(data: bytes) -> Iterator[LogLine]:
-    """The lines that are not empty: a torn line and the next one may have one between them."""
+    """Yield the lines that are not empty; one may be, between a torn line and the next one."""
     start = 0
     for number, text in enumerate(data.split(b"\n"), 1):
         if text.strip():
@@ -67,7 +67,7 @@ def lines_of(data: bytes) -> Iterator[LogLine]:
 def changed(
     events: Sequence[Mapping[str, Any]], lines: Sequence[LogLine], data: bytes
 ) -> Iterator[str]:
-    """Digests that are wrong or missing. A right one proves that no key stands twice."""
+    """Name digests that are wrong or missing. A right one proves that no key stands twice."""
     for event, line in zip(events, lines, strict=True):
         if event["event"] in SEALED:
             head = line.text.rpartition(_SEAL)[0]

@@ -44,7 +44,7 @@ def set_aside(path: Path) -> str | None:
 
 
 def _lack(run: Run, path: Path) -> str | None:
-    """Why a log is no result; None for a result, and for a file that is no log as we write them."""
+    """Tell why a log is no result; None for a result or a file that is no log of this program."""
     if run.damage is not None or (not run.events and path.stat().st_size):
         return None
     if run.config is not None and run.config.study is not None:

@@ -10,11 +10,11 @@ DIGITS = 12  # of a digest, in the name of a folder
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    """SHA-256 of each file, by its path."""
+    """Compute the SHA-256 of each file, by its path."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def folder_of(sha256: Mapping[str, str]) -> str:
-    """The folder, from that of the logs, of files with these digests by path."""
+    """Name the folder of files with these digests by path, relative to the logs' folder."""
     text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(sha256.items()))
     return f"{FOLDER}/{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"

@@ -18,7 +18,7 @@ _LEAST = 3  # sizes of a regime: a line through two always fits
 
 
 def bus_factor(kind: str, ranks: int) -> float:
-    """Bytes over the busiest link per byte of the whole, in the best algorithm (nccl-tests)."""
+    """Count bytes on the busiest link per byte of the whole, in the best algorithm (nccl-tests)."""
     share = (ranks - 1) / ranks
     return {"all_reduce": 2 * share, "broadcast": 1.0}.get(kind, share)
 
@@ -70,7 +70,7 @@ class CostLine:
 
 
 def fit(sizes: Sequence[float], seconds: Sequence[float]) -> list[CostLine]:
-    """One line for small sizes and one for large, parted where both fit best; one line of few.
+    """Fit one line to small sizes and one to large, parted where both fit best; one line to few.
 
     Hockney's model (1994). Least relative squares: a microsecond counts as much as a second.
     """
@@ -85,7 +85,7 @@ def fit(sizes: Sequence[float], seconds: Sequence[float]) -> list[CostLine]:
 
 
 def line(x: Sequence[float], t: Sequence[float]) -> tuple[CostLine, float]:
-    """The line, neither of whose parts is negative, and its sum of relative squares."""
+    """Fit the line, neither of whose parts is negative, and sum its relative squares."""
     import numpy as np  # here: ranks that only measure read this file, and load torch first
 
     times, ones = np.array(t, float), np.ones(len(x))
@@ -112,12 +112,12 @@ class Measured:
     timed: tuple[Timed, ...]  # of which every result was right
 
     def of(self, kind: str) -> list[Timed]:
-        """The times of one collective, by size."""
+        """List the times of one collective, by size."""
         return sorted((t for t in self.timed if t.kind == kind), key=lambda t: t.bytes)
 
 
 def efficiencies(step_s: float, exchange_s: float) -> tuple[float, float]:
-    """Of weak scaling, where nothing of the exchange is hidden behind a step, and where all is.
+    """Estimate weak-scaling efficiency with none and with all of the exchange hidden behind a step.
 
     T / (T + X) and T / max(T, X), of a step T of one rank and an all-reduce X of all gradients.
     """
@@ -125,12 +125,12 @@ def efficiencies(step_s: float, exchange_s: float) -> tuple[float, float]:
 
 
 def slowest(seconds: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Of each repetition, from seconds [rank][repetition]."""
+    """Find the slowest rank's seconds of each repetition, from seconds [rank][repetition]."""
     return tuple(max(ranks) for ranks in zip(*seconds, strict=True))
 
 
 def read_each(paths: Sequence[Path]) -> list[Measured]:
-    """One log of each cell and number of ranks.
+    """Read one log of each cell and number of ranks.
 
     Raises UsageError on a log that cannot be read, and on two of one cell at equally many ranks.
     """

@@ -76,7 +76,7 @@ class Primary(StrictTable):
 
 
 def _one(value: object) -> object:
-    """The settings of a file of an earlier version, which listed them."""
+    """Take the settings out of the list in which a file of an earlier version has them."""
     if isinstance(value, list | tuple) and len(value) == 1:
         return value[0]
     if isinstance(value, list | tuple):
@@ -141,7 +141,7 @@ class Study(StrictTable):
         return list(dict.fromkeys(chain.from_iterable(tables)))
 
     def fields_of(self, variant: str, alone: bool) -> dict[str, Any]:
-        """What the study says of a variant's runs ('' without any); `alone`: of `single`."""
+        """Gather what the study says of a variant's runs ('' without any); `alone`: of `single`."""
         values = {"settings": self.settings, **self.run, **self.variants.get(variant, {})}
         unseen = (*fields_with(Role.EXCHANGE), *fields_with(Role.KNOB)) if alone else ()
         return {name: value for name, value in values.items() if name not in unseen}
@@ -204,7 +204,7 @@ class Study(StrictTable):
 
 
 def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:
-    """(reference, candidate) for every comparison that `cells` hold.
+    """List (reference, candidate) for every comparison that `cells` hold.
 
     Two frameworks meet on each transport that both have; two cells are one comparison.
     """

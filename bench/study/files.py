@@ -23,7 +23,7 @@ _T = TypeVar("_T", bound=StrictTable)
 
 
 def read_study(path: Path) -> Study:
-    """A study whose every planned run is known to be valid, unless a site must first fill it in."""
+    """Read a study; check that its planned runs are valid, unless a site must first fill it in."""
     study = read(path, Study)
     if not study.needs_site:  # else `fit` checks it
         check_plan(study, path)
@@ -31,7 +31,7 @@ def read_study(path: Path) -> Study:
 
 
 def salvage_study(path: Path, name: str) -> tuple[Study, str]:
-    """The study of a folder for a report, and what is wrong with its file ('' if nothing).
+    """Read the study of a folder for a report, and what is wrong with its file ('' if nothing).
 
     A report must not fail over a file that is no whole study: what means something by itself is
     kept, and no point counts as planned. One that names no cells plans nothing, and may say what is
@@ -67,7 +67,7 @@ def check_plan(study: Study, path: Path) -> None:
 
 
 def read(path: Path, kind: type[_T], with_lines: bool = False) -> _T:
-    """A TOML file as a table of `kind`. Raises UsageError, `with_lines` with the line to mend."""
+    """Read a TOML file as a `kind`. Raises UsageError, `with_lines` with the line to mend."""
     try:
         return kind(**tomllib.loads(text := read_text(path)))
     except ValidationError as error:
@@ -84,7 +84,7 @@ def read(path: Path, kind: type[_T], with_lines: bool = False) -> _T:
 
 
 def read_text(path: Path) -> str:
-    """The text of a study or site file, UTF-8 in every locale. Raises UsageError, ValueError."""
+    """Read a study or site file, UTF-8 in every locale. Raises UsageError, ValueError."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -97,7 +97,7 @@ def read_text(path: Path) -> str:
 
 
 def _with_line(path: Path, text: str, error: ValidationError, kind: type[StrictTable]) -> str:
-    """As `_explain`, with the line to change and, for an unknown key, all valid ones."""
+    """Add to `_explain` the line to change and, for an unknown key, all valid ones."""
     first = _first(error)
     broken = first.get("ctx", {}).get("error")
     place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
@@ -108,7 +108,7 @@ def _with_line(path: Path, text: str, error: ValidationError, kind: type[StrictT
 
 
 def line_of(text: str, place: Sequence[object]) -> int:
-    """1-based line of the key that `place` leads to in a TOML text, else of its table, else 1."""
+    """Find the 1-based line of the key at `place` in a TOML text, else of its table, else 1."""
     wanted = tuple(str(part) for part in place if not str(part).isdecimal())
     table: tuple[str, ...] = ()
     best, best_length = 1, 0
@@ -125,7 +125,7 @@ def line_of(text: str, place: Sequence[object]) -> int:
 
 
 def _explain(error: ValidationError, kind: type[StrictTable]) -> str:
-    """First broken rule: unknown keys get the nearest valid one, missing keys what they are."""
+    """Explain the first broken rule, with the key near an unknown one, or what a missing one is."""
     first = _first(error)
     *parents, key = first["loc"] or ("",)
     where = ".".join(str(part) for part in first["loc"])
@@ -137,7 +137,7 @@ def _explain(error: ValidationError, kind: type[StrictTable]) -> str:
 
 
 def _first(error: ValidationError) -> Any:
-    """An unknown key before a missing one: it is that one, misspelt."""
+    """Choose the first error, but an unknown key before the missing key that it misspells."""
     first, *others = error.errors()
     if first["type"] != "missing":
         return first

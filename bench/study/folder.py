@@ -95,7 +95,7 @@ class StudyFolder:
         raise UsageError(f"{self.path}: {taken}; wait for it or stop it")
 
     def is_locked(self) -> bool:
-        """Whether a job of this study is running."""
+        """Check whether a job of this study is running."""
         try:
             with self._jobs.open() as file:
                 return not take_lock(file, alone=False)
@@ -122,15 +122,15 @@ class StudyFolder:
             write_whole(self._copy, text)
 
     def kept(self) -> Study | None:
-        """The study as it was first run, if it was."""
+        """Read the study as it was first run; None if it was not."""
         return read_study(self._copy) if self._copy.exists() else None
 
     def asked_blocks(self, study: Study) -> int:
-        """The study's blocks, or more if an earlier job added some."""
+        """Count the study's blocks, or more if an earlier job added some."""
         return max([study.blocks, *(job.blocks for job in self.read_jobs())])
 
     def read_jobs(self) -> list[JobRecord]:
-        """One record for each job that was started or submitted, in order."""
+        """Read one record for each job that was started or submitted, in order."""
         return read_records(self._jobs)
 
     def add_job(self, jobs: IO[str], script: str, **facts: object) -> Path:
@@ -176,7 +176,7 @@ class StudyFolder:
 
 
 def _flat(study: Study) -> dict[str, Any]:
-    """Every value under its dotted key."""
+    """List every value of a study under its dotted key."""
     flat: dict[str, Any] = {}
     for key, value in study.model_dump(mode="json").items():
         nested = isinstance(value, dict)

@@ -41,7 +41,7 @@ class JobEvent(BaseModel):
 
 
 def read_records(path: Path) -> list[JobRecord]:
-    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none.
+    """Read the records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none.
 
     A last line that a kill or a full disk has torn says nothing.
     """
@@ -57,7 +57,7 @@ def read_records(path: Path) -> list[JobRecord]:
 
 
 def whole_bytes(data: bytes) -> int:
-    """Bytes of a jobs.jsonl up to a torn last line."""
+    """Count the bytes of a jobs.jsonl up to a torn last line."""
     last = data.rpartition(b"\n")[2]
     try:
         JobRecord.model_validate_json(last)
@@ -67,7 +67,7 @@ def whole_bytes(data: bytes) -> int:
 
 
 def read_events(text: bytes) -> Iterator[JobEvent]:
-    """What a job said of itself; a line that a kill has torn, or that is no event, says nothing."""
+    """Read what a job said of itself; skip a line that a kill has torn, or that is no event."""
     for line in text.splitlines():
         with suppress(ValidationError):
             yield JobEvent.model_validate_json(line)

@@ -17,13 +17,13 @@ _SEED = 20250613
 
 
 def schedule(blocks: int, max_blocks: int) -> tuple[int, ...]:
-    """Blocks at which a verdict is read: from `blocks`, at least MIN_BLOCKS, to `max_blocks`."""
+    """List the blocks to read a verdict at: from `blocks`, at least MIN_BLOCKS, to `max_blocks`."""
     return tuple(range(max(blocks, MIN_BLOCKS), max_blocks + 1, STEP))
 
 
 @cache
 def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
-    """The p below which a t test at any of `looks` (blocks, rising) may call a difference.
+    """Estimate the p below which a t test at any of `looks` (blocks, rising) may call a difference.
 
     The same at each look (Pocock 1977), for Student's t rather than a known deviation: of studies
     without a difference, `overall` then call one at some look. An interval of 1 - level holds the
@@ -39,7 +39,7 @@ def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
 
 @cache
 def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
-    """Smallest two-sided p over the looks, [studies], of normal log ratios around no difference.
+    """Draw the smallest two-sided p of all looks, [studies], for normal log ratios of mean zero.
 
     Of m such ratios the sum z and the squares around its mean are independent: normal, and
     chi-squared with m - 1 degrees of freedom. So each look takes two draws, whatever its blocks.

@@ -61,7 +61,7 @@ class PlannedRun:
 
 
 def points(study: Study) -> list[PlannedPoint]:
-    """Every configuration of the study once. Raises UsageError where a batch does not divide.
+    """List every configuration of the study once. Raises UsageError where a batch does not divide.
 
     A configuration that several curves need is one point: at one rank weak and strong scaling often
     coincide.
@@ -82,7 +82,7 @@ def points(study: Study) -> list[PlannedPoint]:
 
 
 def _variants(study: Study, cell: str) -> list[str]:
-    """Names of a cell's variants; of those that are the same to `single` the first."""
+    """Name a cell's variants; of those that are the same to `single`, only the first."""
     names = list(study.variants) or [""]
     if cell != "single":
         return names
@@ -91,7 +91,7 @@ def _variants(study: Study, cell: str) -> list[str]:
 
 
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
-    """(curve, world size, batch per rank) of a cell; `single` takes each curve's one-rank batch."""
+    """Yield a cell's (curve, world size, batch per rank); `single` has a curve's one-rank batch."""
     alone = cell == "single"
     world_sizes = (1,) if alone else study.world_sizes
     if study.weak:
@@ -105,7 +105,7 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 
 @functools.cache
 def _share(global_batch: int, world_size: int) -> int:
-    """Batch per rank of a global batch, by RunConfig's own rule."""
+    """Compute the batch per rank of a global batch by RunConfig's own rule."""
     fields = {"backend": REFERENCE, "world_size": world_size, "global_batch": global_batch}
     try:
         return make_config(fields).samples_per_rank
@@ -139,7 +139,7 @@ def check_primary(study: Study) -> None:
 
 
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
-    """The runs of blocks 0 to blocks-1, each in its order; UsageError where one would be refused.
+    """Plan the ordered runs of blocks 0 to blocks-1. Raises UsageError where one would be refused.
 
     Each block depends on the study's seed and its own index alone, so more blocks leave the earlier
     ones as they were.
@@ -164,7 +164,7 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
 
 
 def orders(every: Sequence[PlannedPoint], pairs: Pairs, seed: int) -> Iterator[list[PlannedPoint]]:
-    """The order of block 0, 1, ...: what is compared stands together, in groups in random order.
+    """Draw the order of block 0, 1, ...: compared runs stand together, in groups in random order.
 
     Inside a group an even block's order is random, and the next block's is the same backwards: a
     trend inside blocks then favours no side, whatever even number of them there is (AB/BA
@@ -182,7 +182,7 @@ def orders(every: Sequence[PlannedPoint], pairs: Pairs, seed: int) -> Iterator[l
 
 
 def launches(every: Iterable[PlannedPoint], pairs: Pairs) -> dict[PlannedPoint, str]:
-    """The name of each point's launch: what a block starts together, where turns can be taken.
+    """Name each point's launch: what a block starts together, where turns can be taken.
 
     A launch has all that are compared with one another, and every other cell of their transport
     and size, which a reader may compare with them. The common baseline joins the smallest of those
@@ -202,18 +202,18 @@ def launches(every: Iterable[PlannedPoint], pairs: Pairs) -> dict[PlannedPoint, 
 
 
 def _place(point: PlannedPoint) -> PlannedPoint:
-    """One point for all cells of a transport, of equal size."""
+    """Make one point of all cells of one transport and equal size."""
     return replace(point, cell=point.transport, variant="", curves=())
 
 
 def group_of(point: PlannedPoint, pairs: Pairs) -> PlannedPoint:
-    """One point for all that are compared with one another: both cells, and every variant."""
+    """Make one point of all points compared with one another: both cells, and every variant."""
     # a point of the reference may lie on more curves than its partner's
     return replace(_compared(point, pairs), variant="", curves=())
 
 
 def _compared(point: PlannedPoint, pairs: Pairs) -> PlannedPoint:
-    """The point of the reference that a point is compared with; any other stands for itself."""
+    """Find the reference's point that a point is compared with; any other stands for itself."""
     reference_of = {candidate: reference for reference, candidate in pairs}
     cell = point.cell
     while cell in reference_of:  # an arm beside a candidate leads to the reference in two steps
@@ -222,12 +222,12 @@ def _compared(point: PlannedPoint, pairs: Pairs) -> PlannedPoint:
 
 
 def _draw(*names: object) -> bytes:
-    """A random key that every version of Python keeps, which random.shuffle does not promise."""
+    """Draw a random key that each Python version keeps, which random.shuffle does not promise."""
     return hashlib.sha256("/".join(map(str, names)).encode()).digest()
 
 
 def config_of(study: Study, point: PlannedPoint) -> RunConfig:
-    """What all runs of a point share. Raises UsageError where such a run would be refused."""
+    """Make the config of all runs of a point. Raises UsageError where such a run is refused."""
     backend, transport, arm = parts(point.cell)
     fields = {
         **study.fields_of(point.variant, alone=backend == "single"),
@@ -250,7 +250,7 @@ def config_of(study: Study, point: PlannedPoint) -> RunConfig:
 
 
 def _in_words_of(study: Study, message: str) -> str:
-    """A rule's message with the study's keys, run.precision, for fields and flags, --precision."""
+    """Replace fields and flags, --precision, in a message by the study's keys, run.precision."""
 
     def key(name: str) -> str:
         return name if name in OWNED_FIELDS or name == "settings" else f"run.{name}"

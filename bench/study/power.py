@@ -17,12 +17,12 @@ POWER = 0.8  # share of studies that find what is there, where a number of block
 
 
 def half_width(sd_log: float, n: int) -> float | None:
-    """Relative half-width of the t interval of n blocks with this sd of log ratios; None of one."""
+    """Compute the t interval's relative half-width from n blocks' sd of log ratios; None of one."""
     return math.expm1(half_of_t(sd_log, n)) if n > 1 else None
 
 
 def power_difference(sd_log: float, effect_log: float, n: int, level: float = ALPHA) -> float:
-    """Power of the paired two-sided t test against a true log ratio (noncentral t; Cohen 1988)."""
+    """Compute a paired two-sided t test's power at a true log ratio (noncentral t; Cohen 1988)."""
     if sd_log == 0:
         return float(effect_log != 0)
     critical = float(scipy.stats.t.ppf(1 - level / 2, n - 1))
@@ -33,7 +33,7 @@ def power_difference(sd_log: float, effect_log: float, n: int, level: float = AL
 def power_equivalence(
     sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
 ) -> float:
-    """Power of two one-sided tests (Schuirmann 1987), exact."""
+    """Compute the exact power of two one-sided tests (Schuirmann 1987)."""
     edge = math.log1p(margin)
     if sd_log == 0:
         return float(abs(effect_log) < edge)
@@ -42,7 +42,7 @@ def power_equivalence(
 
 
 def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> float:
-    """P(both one-sided tests reject); `edge` and true `effect` in standard errors of the mean.
+    """Compute P(both one-sided tests reject); `edge`, true `effect` in standard errors of the mean.
 
     Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
     tests reject where the mean lies further than critical * s from either edge.
@@ -63,12 +63,12 @@ def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> flo
 
 @cache
 def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    """Places and weights of a Gauss-Legendre sum over [-1, 1]."""
+    """Compute places and weights of a Gauss-Legendre sum over [-1, 1]."""
     return np.polynomial.legendre.leggauss(64)
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
-    """Of a verdict at the look of `n` blocks alone, were ratio and noise so far the true ones."""
+    """Estimate a verdict's chance at `n` blocks alone, were ratio and noise so far the truth."""
     if p.sd_log is None:
         return None
     effect = math.log(p.ratio)
@@ -77,7 +77,7 @@ def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | No
 
 
 def blocks_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
-    """Fewest blocks, more than there are, at which that chance is POWER."""
+    """Find the fewest blocks, more than there are, at which a verdict's `chance` is POWER."""
     if p.sd_log is None:
         return None
     start = max(MIN_BLOCKS, p.n + 1)
@@ -88,14 +88,14 @@ def blocks_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | No
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Smallest n from `start` to MAX_BLOCKS at which a condition begins to hold for good."""
+    """Find the smallest n, `start` to MAX_BLOCKS, at which a condition begins to hold for good."""
     counts = range(start, MAX_BLOCKS + 1)
     at = bisect_left(counts, True, key=enough)
     return counts[at] if at < len(counts) else None
 
 
 def _exceeds(critical: float, df: int, noncentrality: float) -> float:
-    """P(T > critical) for noncentral t; far out, where scipy's series overflows, the limit."""
+    """Compute P(T > critical) for noncentral t; far out, where scipy overflows, take its limit."""
     if abs(noncentrality - critical) > 30:
         return float(noncentrality > critical)
     return float(scipy.stats.nct.sf(critical, df, noncentrality))
