@@ -41,7 +41,7 @@ class MakeReport(Command):
 
 
 def _inches(text: str) -> float | None:
-    """'3.5in' or '178mm'. Raises UsageError for another unit, and what no page is wide."""
+    """Read '3.5in' or '178mm' as inches. Raises UsageError for another unit or no page's width."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", text)
     inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
     if text and not 3 <= inches <= 12:
@@ -95,7 +95,7 @@ class DrawFigure(Command):
 
 
 def _named(option: str, words: tuple[str, ...]) -> dict[str, str]:
-    """'NAME=TEXT' of a repeatable option. Raises UsageError for another form."""
+    """Read 'NAME=TEXT' of a repeatable option. Raises UsageError for another form."""
     for word in words:
         if not all(word.partition("=")):
             raise UsageError(f"--{option} {word!r} is not NAME=TEXT; write both")

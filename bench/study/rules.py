@@ -32,7 +32,7 @@ OWNED_FIELDS = {
 
 
 def broken(s: Study) -> Iterator[str]:
-    """A sentence for each rule that `s` breaks: the value, the reason and the way out."""
+    """Yield a sentence for each rule that `s` breaks: the value, the reason and the way out."""
     rules = (_names, _repeats, _cells, _arms, _curves, _sizes, _looks, _run_fields, _variants)
     return chain.from_iterable(rule(s) for rule in rules)
 

@@ -45,7 +45,7 @@ class Estimate:
         return self.low, self.high
 
     def times(self, factor: float) -> Estimate:
-        """The same estimate in another unit."""
+        """Convert the estimate to another unit."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         blocks = tuple(b * factor for b in self.blocks)
         return Estimate(value=self.value * factor, low=low, high=high, n=self.n, blocks=blocks)
@@ -66,14 +66,14 @@ class Paired:
     )
 
     def interval(self, level: float = ALPHA) -> tuple[float, float] | None:
-        """Student's t interval of the ratio, which misses the truth in `level` of studies."""
+        """Return Student's t interval of the ratio; it misses the truth in `level` of studies."""
         if self.error_log is None:
             return None
         half = quantile(level, self.freedom) * self.error_log
         return self.ratio * math.exp(-half), self.ratio * math.exp(half)
 
     def estimate_at(self, level: float) -> Estimate:
-        """The ratio with that interval."""
+        """Return the ratio with its interval at `level`."""
         low, high = self.interval(level) or (None, None)
         return Estimate(value=self.ratio, low=low, high=high, n=self.n, blocks=self.ratios)
 
@@ -105,17 +105,17 @@ class Paired:
 
 @cache
 def quantile(level: float, freedom: float) -> float:
-    """Of Student's t, beyond which on both sides together `level` lies."""
+    """Return the quantile of Student's t beyond which, on both sides together, `level` lies."""
     return float(special.stdtrit(freedom, 1 - level / 2))
 
 
 def half_of_t(sd: float, n: int, level: float = 1 - ALPHA) -> float:
-    """Half the width of Student's t interval of a mean of n values."""
+    """Return half the width of Student's t interval of a mean of n values."""
     return quantile(1 - level, n - 1) * sd / math.sqrt(n)
 
 
 def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float, float] | None:
-    """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
+    """Estimate a mean's t interval (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
     if len(values) < 2:
         return None
     mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
@@ -124,7 +124,7 @@ def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Geometric mean, t interval on logs: covers 94-96 % with few blocks, a bootstrap 82-88 %."""
+    """Take a geometric mean, t on logs: with few blocks it covers 94-96 %, a bootstrap 82-88 %."""
     logs = [math.log(v) for v in values]
     low, high = _exp(t_interval(logs)) or (None, None)
     mean = math.exp(float(np.mean(logs)))
@@ -132,14 +132,14 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
 
 
 def arithmetic_mean(values: Sequence[float]) -> Estimate:
-    """Mean with its t interval, of what may be zero or negative, such as differences of times."""
+    """Estimate a mean with its t interval, of values that may be <= 0, such as time differences."""
     low, high = t_interval(values) or (None, None)
     mean = float(np.mean(values))
     return Estimate(value=mean, low=low, high=high, n=len(values), blocks=tuple(values))
 
 
 def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
-    """Standard deviation of values around their own group's mean; None without a group of two."""
+    """Pool the standard deviation around each group's mean; None without a group of two values."""
     several = [np.asarray(group, float) for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in several)
     squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in several)
@@ -149,7 +149,7 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
 def paired_ratio(
     *, numerator: Sequence[float], denominator: Sequence[float], first: Sequence[bool] = ()
 ) -> Paired:
-    """Ratio of values that share a block, by position: exp of the mean log ratio, t intervals.
+    """Estimate a ratio of values that share a block, by position: exp of the mean log ratio, by t.
 
     Hoefler & Belli 2015, rule 7. `first`: per block whether that side ran first that a ratio above
     1 calls faster. Where each order is there at least twice, mean and role are fitted together: the
@@ -177,7 +177,7 @@ def paired_ratio(
 
 
 def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
-    """The same by Student's t on the means of sessions (of each block its own), from three on.
+    """Estimate the ratio by Student's t on means of sessions (each block's own), from three on.
 
     A session shares more than its blocks tell: with the block as the unit, intervals held the
     long-run ratio in 61 % of cases where sessions had an sd of 2 %.
@@ -198,7 +198,7 @@ def _exp(ends: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 def signflip_p(differences: Sequence[float]) -> float | None:
-    """Exact two-sided sign-flip p, all 2^n signs (Fisher 1935; Pitman 1937); None above n = 20."""
+    """Compute exact two-sided sign-flip p, 2^n signs (Fisher 1935; Pitman 1937); None if n > 20."""
     if len(differences) > _MAX_FLIPS:
         return None
     sums = np.zeros(1)
@@ -209,7 +209,7 @@ def signflip_p(differences: Sequence[float]) -> float | None:
 
 
 def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    """Ratio without shared blocks: Welch's interval on logs (1947); `n` is the smaller group's."""
+    """Estimate a ratio without shared blocks, by Welch on logs (1947); `n`: the smaller group's."""
     logs = [np.log(np.asarray(x, float)) for x in (denominator, numerator)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)
@@ -226,7 +226,7 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
 
 
 def decide(interval: tuple[float, float], margin: float) -> Verdict:
-    """What an interval of a ratio says, with the margin fixed beforehand.
+    """Decide what an interval of a ratio says, with the margin fixed beforehand.
 
     Inside the margin the two are equal, whether or not it holds 1: the study named beforehand what
     counts as no difference, and who read "faster by 0.4 %" would act on just that. Two one-sided
@@ -239,13 +239,13 @@ def decide(interval: tuple[float, float], margin: float) -> Verdict:
 
 
 def median_interval_ranks(n: int) -> tuple[int, int] | None:
-    """1-based ranks around the median, by binomial tails (Le Boudec 2010, A.1); None for n <= 5."""
+    """Find 1-based ranks around the median by binomials (Le Boudec 2010, A.1); None if n <= 5."""
     low = int(np.sum(special.bdtr(np.arange(n // 2), n, 0.5) <= ALPHA / 2))
     return (low, n + 1 - low) if low >= 1 else None
 
 
 def median_estimate(values: Sequence[float]) -> Estimate:
-    """Median with its exact rank interval, which does not exist for n <= 5."""
+    """Estimate the median with its exact rank interval, which does not exist for n <= 5."""
     x, ranks = sorted(values), median_interval_ranks(len(values))
     low, high = (x[ranks[0] - 1], x[ranks[1] - 1]) if ranks else (None, None)
     return Estimate(value=float(np.median(x)), low=low, high=high, n=len(x))
@@ -254,7 +254,7 @@ def median_estimate(values: Sequence[float]) -> Estimate:
 def percentiles(
     values: Sequence[float] | np.ndarray, percents: Sequence[int]
 ) -> list[float | None]:
-    """Each percentile; None where less than one value is expected beyond it, n (1 - q) < 1.
+    """Compute each percentile; None where less than one value is expected beyond it, n (1 - q) < 1.
 
     The largest of n is the quantile n / (n + 1) on average (David & Nagaraja 2003, order statistics
     of a uniform sample): of fewer values a percentile would be the maximum under another name.

@@ -35,7 +35,7 @@ class RunStatus:
 
 
 def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
-    """State of one run, `running` without an end while its job is; `job`: how that ended."""
+    """Tell a run's state: `running` without an end while its job runs; `job`: how the job ended."""
     unfinished = ("running", "") if job_is_running else _with_its_job(job)
     if not holds(run.log):
         if not holds(run.log.with_suffix(".out")):
@@ -59,14 +59,14 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
 
 
 def _with_its_job(job: str) -> tuple[str, str]:
-    """State and reason of a run that left no end, and whose job is gone."""
+    """Name the state and the reason of a run that left no end, and whose job is gone."""
     causes = (_WITH_ITS_JOB[word] for word in job.split() if word in _WITH_ITS_JOB)
     reason = "killed together with its job" + (f", which {job}" if job else "")
     return next(causes, "interrupted"), reason
 
 
 def difference(planned: RunConfig, logged: RunConfig) -> str:
-    """First field in which a log's run is not the planned one; folders do not matter."""
+    """Name the first field in which a log's run is not the planned one; ignore folders."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
     if logged.variant is None:  # so did logs before schema 9; the fields of the variant tell
@@ -78,7 +78,7 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedRun]:
-    """Runs to do: those not ok, and with each the others of its launch.
+    """Choose the runs to do: those not ok, and with each the others of its launch.
 
     Pairs and variants are compared only inside one job of a scheduler, or one session of a machine
     without: another has other nodes, or meets them in another state.
@@ -93,20 +93,20 @@ def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedR
 
 
 def _is_parted(launch: Sequence[RunStatus]) -> bool:
-    """Whether it lacks a run or has several places; the baseline may need fewer nodes."""
+    """Check if a launch lacks a run or has several places; the baseline may need fewer nodes."""
     places = {status.place for status in launch if status.run.point.cell != "single"}
     return len(places) > 1 or any(status.state != "ok" for status in launch)
 
 
 def count(statuses: Iterable[RunStatus]) -> str:
-    """'42 runs: 40 ok, 1 failed, 1 planned'."""
+    """Count the runs by state: '42 runs: 40 ok, 1 failed, 1 planned'."""
     counts = Counter(status.state for status in statuses)
     counted = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     return f"{counts.total()} runs: {counted}"
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
-    """Per run: id, padded to a column, state, what else is known, and its ranks' further words."""
+    """Yield per run: id padded to a column, state, what else is known, ranks' further words."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
@@ -133,7 +133,7 @@ def seconds_left(
 
 
 def duration(seconds: float | None) -> str:
-    """'about 7 min', for people."""
+    """Describe a duration for people: 'about 7 min'."""
     if seconds is None:
         return "no estimate before a run has ended"
     return f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"

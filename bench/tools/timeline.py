@@ -73,7 +73,7 @@ def _write(options: TimelineOptions, config: RunConfig) -> None:
 
 
 def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
-    """Our own options, and those of a run. --help prints and exits 0; raises UsageError."""
+    """Parse our own options, and those of a run. --help prints and exits 0; raises UsageError."""
     usage = f"{_PROG} --out OUT [options of python -m bench]"
     namespace, rest = new_parser(TimelineOptions, _PROG, usage).parse_known_args(argv)
     options, config = TimelineOptions.checked(vars(namespace), _PROG), parse_argv(rest)
@@ -94,7 +94,7 @@ def _in_words(timeline: Timeline) -> str:
 
 
 def _common(config: RunConfig, classes: int) -> dict[str, Any]:
-    """What a recorded and a derived timeline say alike."""
+    """Return the fields that a recorded and a derived timeline share."""
     return {
         "model": config.model,
         "image_size": config.image_size,
@@ -139,7 +139,7 @@ def _record(config: RunConfig, steps: int) -> Timeline:
 
 
 def _derive(config: RunConfig, images_per_s: float, source: str) -> Timeline:
-    """A step of the published length, divided as `_DERIVED` says."""
+    """Derive a timeline: a step of the published length, divided as `_DERIVED` says."""
     from bench.tools.timeline_recorder import parameters  # loads torch
 
     gradients, classes = parameters(config)

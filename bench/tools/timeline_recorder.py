@@ -67,7 +67,7 @@ class _Recorder(Observer):
         self._mark(_READY)
 
     def step_end(self) -> None:
-        """The one wait for the device stands between two steps, where nothing is timed."""
+        """End a step: wait for the device once, between two steps, where nothing is timed."""
         self._mark(_DONE)
         self._watch.now()
         at = dict(zip(self._points, accumulate(self._watch.laps(), initial=0.0), strict=True))
@@ -105,7 +105,7 @@ def record(config: RunConfig, steps: int, say: Callable[[str], object]) -> Recor
 
 
 def parameters(config: RunConfig) -> tuple[list[Traits], int]:
-    """What is trained, in the model's order, and the number of classes."""
+    """List what is trained, in the model's order, and count the classes."""
     classes = data.load_images(config).classes
     network = models.build_model(config, classes)
     return [_facts(name, p) for name, p in network.named_parameters() if p.requires_grad], classes

@@ -20,7 +20,7 @@ _EXPLODED = 10  # times the loss at the start
 
 
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, Any]:
-    """Did every rank get its samples? Needs every rank's call."""
+    """Check that every rank got its samples; needs every rank's call."""
     sampled = backend.reduce_scalar(data.samples, "sum")
     complete = sampled == config.steps * config.samples_per_step
     complete = complete and len(data.wait_seconds) == config.steps
@@ -35,7 +35,7 @@ def check_training(
     model: torch.nn.Module,
     classes: int,
 ) -> dict[str, Any]:
-    """Are the losses and parameters of all ranks as they must be? Needs every rank's call."""
+    """Check that all ranks' losses and parameters are as they must be; needs every rank's call."""
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
 
@@ -60,8 +60,8 @@ def check_training(
 def check_emulation(
     emulation: Emulation, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
-    """Checks of an emulated run, whose loss means nothing: were the gradients of all steps
-    averaged? Needs every rank's call.
+    """Check an emulated run, whose loss means nothing: whether the gradients of all steps were
+    averaged. Needs every rank's call.
     """
     digests = backend.gather(digest(model))
     averaged = backend.reduce_scalar(float(emulation.averaged_steps == config.steps), "min") == 1.0
@@ -70,7 +70,7 @@ def check_emulation(
 
 
 def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
-    """Ranks that exchanged must end with equal parameters, ranks that did not with different ones.
+    """Check that ranks that exchanged end with equal parameters, and others with different ones.
 
     `kinds`: number of different sets of parameters at the end.
     """
@@ -80,7 +80,7 @@ def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
 
 
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
-    """Is the last window's mean loss at most ten times the first loss, or the loss of a guess?
+    """Check if the last window's mean loss is at most ten times the first loss, or a guess's loss.
 
     Noise of small batches and the first steps' overshoot stay far below that. A learning rate that
     is too high exceeds it within a few steps.
@@ -90,7 +90,7 @@ def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -
 
 
 def digest(model: torch.nn.Module) -> str:
-    """SHA-256 of all parameters, bit for bit, in order of definition, whatever their layout."""
+    """Compute the SHA-256 of all parameters, bit for bit, in order of definition, in any layout."""
     sha = hashlib.sha256()
     for parameter in model.parameters():
         in_order = parameter.detach().cpu().contiguous().reshape(-1)

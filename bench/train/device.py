@@ -54,7 +54,7 @@ class Cuda:
         return _EventStopwatch(self.torch_device)
 
     def describe(self) -> dict[str, Any]:
-        """What tells this GPU from every other, how it is set, and which libraries drive it."""
+        """Describe what tells this GPU from others, how it is set, and which libraries drive it."""
         properties = torch.cuda.get_device_properties(self.torch_device)
         return {
             "gpu": properties.name,
@@ -66,7 +66,7 @@ class Cuda:
         }
 
     def peak_memory_bytes(self) -> int | None:
-        """Largest memory that tensors held at once."""
+        """Return the largest memory, in bytes, that tensors held at once."""
         return torch.cuda.max_memory_allocated(self.torch_device)
 
 
@@ -92,7 +92,7 @@ class _EventStopwatch(Stopwatch):
         self._events[-1].record()  # an event tells the time of its last record
 
     def times(self) -> list[float]:
-        """From the first mark of all on: two devices have no common clock."""
+        """Return the marks in seconds from the first of all on: two devices share no clock."""
         events, self._events = self._events, []
         self._first = self._first or events[0]
         begin, *laps = (a.elapsed_time(b) / 1000 for a, b in pairwise([self._first, *events]))
@@ -103,12 +103,12 @@ Device = Cpu | Cuda
 
 
 def choose(config: RunConfig, launch: Launch) -> Device:
-    """The device of this rank. Raises UsageError where there is none, or none for each rank."""
+    """Choose this rank's device. Raises UsageError where there is none, or none for each rank."""
     return Cuda(config, launch) if config.device == "cuda" else Cpu()
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """The index of this rank's GPU. Raises UsageError where two ranks would share one unnoticed."""
+    """Choose this rank's GPU index. Raises UsageError where two ranks would share one unnoticed."""
     if visible >= launch.local_size:
         return launch.local_rank
     if visible == 1:  # --gpus-per-task=1 and the like; its UUID shows that it is no neighbour's

@@ -12,8 +12,8 @@ from bench.train import precision
 
 
 def per_image(network: torch.nn.Module, config: RunConfig) -> float | None:
-    """Of one image's forward and backward pass, a multiply-add counted as two; None where torch
-    cannot count them.
+    """Count the FLOP of one image's forward and backward pass, a multiply-add as two; None where
+    torch cannot count them.
 
     Matrix products, convolutions and attention alone, as in model FLOP utilisation (Chowdhery et
     al. 2022, appendix B). Nothing is computed: parameters, buffers and images are stand-ins without

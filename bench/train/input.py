@@ -27,7 +27,7 @@ class Input:
         self.wait_seconds: list[float] = []  # of the host's clock
 
     def step(self) -> Batch:
-        """Images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
+        """Return images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
         # the host waits, so the host's clock: the stopwatch's would sync the device in the window
         wait_began = time.perf_counter()
         images, labels = next(self._batches)

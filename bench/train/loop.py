@@ -96,7 +96,7 @@ class Loop:
         self._observer.step_end()
 
     def _backward(self, images: torch.Tensor, labels: torch.Tensor, parts: int = 1) -> torch.Tensor:
-        """Forward and backward of one micro-batch, one of `parts`; its share of the step's loss."""
+        """Run one of `parts` micro-batches forward and back; return its part of the step's loss."""
         with self._autocast:
             scores = self._forward(images)
             if not self._steps and self._classes is not None:
@@ -118,7 +118,7 @@ class Loop:
         return loss.detach()
 
     def _accumulate(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Micro-batch after micro-batch; the gradients are exchanged with the last one alone."""
+        """Run micro-batch after micro-batch; exchange the gradients with the last one alone."""
         size, parts = self._config.samples_per_microbatch, self._config.accumulate
         total = torch.zeros((), device=images.device, dtype=images.dtype)
         for index, part in enumerate(zip(images.split(size), labels.split(size), strict=True)):

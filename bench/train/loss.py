@@ -9,5 +9,5 @@ from bench.config import RunConfig
 
 
 def mean_loss(config: RunConfig, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy, a scalar, of scores [n, classes] and labels [n]."""
+    """Compute the mean cross-entropy, a scalar, of scores [n, classes] and labels [n]."""
     return cross_entropy(output, labels, label_smoothing=config.label_smoothing)

@@ -14,16 +14,16 @@ _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch
 
 
 def parameter_dtype(config: RunConfig) -> torch.dtype:
-    """Type of weights, and so of gradients."""
+    """Name the type of weights, and so of gradients."""
     return _PARAMETERS.get(config.precision, torch.float32)
 
 
 def memory_format(config: RunConfig) -> torch.memory_format:
-    """Layout of 4-dimensional weights and activations."""
+    """Name the layout of 4-dimensional weights and activations."""
     return _MEMORY_FORMATS[config.memory_format]
 
 
 def autocast(config: RunConfig) -> AbstractContextManager[object]:
-    """Context of every forward pass: bfloat16 where safe, with bf16-mixed; else nothing."""
+    """Make the context of forward passes: bfloat16 where safe, with bf16-mixed; else nothing."""
     mixed = config.precision == "bf16-mixed"
     return torch.autocast(config.device, torch.bfloat16) if mixed else nullcontext()

@@ -44,12 +44,12 @@ class Course:
 
 
 def training_seed(seed: int, training: int) -> int:
-    """Of one training of a run with `seed`: no two runs of a study share one, but by chance."""
+    """Derive a training's seed from a run's `seed`; a study's runs share one only by chance."""
     return int(np.random.SeedSequence([seed, training]).generate_state(1, np.uint64)[0] >> 2)
 
 
 def train(course: Course, log: RunLog, pulse: Pulse) -> bool:
-    """All trainings, one event an epoch; needs every rank's call.
+    """Run all trainings, with one event an epoch; needs every rank's call.
 
     The clock runs while an epoch's steps do, and not while it is judged. True if all ranks had the
     same parameters after every epoch.
@@ -124,7 +124,7 @@ class _Training:
         return event
 
     def _right_alone(self) -> int:
-        """Held-out samples that this rank's own parameters have right."""
+        """Count the held-out samples that this rank's own parameters have right."""
         course = self._course
         assert course.judged.samples is not None
         return _count(course, self._network, range(course.judged.samples), self._pulse.tick)
@@ -133,7 +133,7 @@ class _Training:
 def count_correct(
     course: Course, network: torch.nn.Module, counted: Callable[[], object] = lambda: None
 ) -> int:
-    """Held-out samples that `network` has right, each judged by one rank; needs every rank's call.
+    """Count held-out samples `network` has right, each judged by one rank; needs every rank's call.
 
     It leaves the network in the mode of evaluation. `counted` is called for each batch.
     """

@@ -16,7 +16,7 @@ class Stopwatch:
         self._marks: list[float] = []
 
     def now(self) -> float:
-        """Seconds, once the device has done all that it was given."""
+        """Read the clock, in seconds, once the device has done all that it was given."""
         return self._clock()
 
     def mark(self) -> None:
@@ -28,12 +28,12 @@ class Stopwatch:
         self._marks[-1] = self._clock()
 
     def times(self) -> list[float]:
-        """The marks since the last call, in seconds of a clock; call after `now`."""
+        """Return the marks since the last call, in seconds of a clock; call after `now`."""
         marks, self._marks = self._marks, []
         return marks
 
     def laps(self) -> list[float]:
-        """Seconds between the marks since the last call; call after `now`."""
+        """Return the seconds between the marks since the last call; call after `now`."""
         return [after - before for before, after in pairwise(self.times())]
 
 

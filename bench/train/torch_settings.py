@@ -16,7 +16,7 @@ _OF_THE_NODE = ("interop_threads",)  # as many as it has cores
 
 
 def read() -> TorchSettings:
-    """torch's settings of this process that change how fast or how exactly it computes."""
+    """Read torch's settings of this process that change how fast or how exactly it computes."""
     backends = torch.backends
     return {
         "threads": torch.get_num_threads(),
@@ -37,7 +37,7 @@ def read() -> TorchSettings:
 
 
 def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module) -> TorchSettings:
-    """The settings with which training starts; needs every rank's call, before all exchanges.
+    """Read the settings with which training starts; needs every rank's call, before all exchanges.
 
     Raises UsageError where they, or the layout of the model, differ between ranks: exchanges
     would fail, wait for one another for ever, or mix up tensors.
@@ -58,7 +58,7 @@ def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module)
 
 
 def _layout(network: torch.nn.Module) -> dict[str, str]:
-    """Each parameter and buffer in words, in order of definition."""
+    """Describe each parameter and buffer in words, in order of definition."""
     layout = {}
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
         dtype, shape = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)

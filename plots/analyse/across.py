@@ -29,8 +29,8 @@ class Beside:
 
 
 def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> Iterator[PointRow]:
-    """Every point that either has, in images/s; the ratio is unpaired, as other days are other
-    blocks: Welch's interval on logs of block means.
+    """Compare every point that either study has, in images/s; the ratio is unpaired, as other days
+    are other blocks: Welch's interval on logs of block means.
     """
     for point in sorted(before.table.blocks.keys() | after.table.blocks.keys()):
         if lacking := [a for a in (before, after) if point not in a.table.blocks]:
@@ -56,7 +56,7 @@ def _work(a: Analysis, point: Point) -> list[comparability.Facts]:
 
 
 def differences(studies: Sequence[Analysis]) -> list[tuple[str, list[str]]]:
-    """Facts of the runs in which the studies differ: name, and each study's values."""
+    """List facts of the runs in which the studies differ: name, and each study's values."""
     by_study = [_facts(a) for a in studies]
     names = dict.fromkeys(name for facts in by_study for name in facts)
     rows = [(name, [facts.get(name, "-") for facts in by_study]) for name in names]
@@ -85,7 +85,7 @@ def shared_runs(studies: Sequence[Analysis]) -> bool:
 
 
 def measured(a: Analysis) -> str:
-    """The day or days of its runs; 'not recorded' in older logs."""
+    """Name the day or days of a study's runs; 'not recorded' in older logs."""
     began = a.loaded.runs["began_s"].dropna()
     if began.empty:
         return "not recorded"
@@ -94,7 +94,7 @@ def measured(a: Analysis) -> str:
 
 
 def _facts(a: Analysis) -> Mapping[str, str]:
-    """Of all runs together; what follows from a point's size or settings is left out."""
+    """Collect the facts of all runs, without those that follow from a point's size or settings."""
     by_name: dict[str, set[str]] = {}
     for facts in a.loaded.runs["facts"]:
         for name, value in facts.items():
@@ -107,7 +107,7 @@ def _facts(a: Analysis) -> Mapping[str, str]:
 
 
 def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
-    """Points of several studies under the same names: a study that lacks a variant names none of
+    """Yield studies whose points have the same names: a study that lacks a variant names none of
     it, and gets the fields in every point's variant that any of the studies has in one.
     """
     fields = in_order({name for a in studies for p in a.table.blocks for name, _ in p.variant})
@@ -123,7 +123,7 @@ def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
 
 
 def _named(point: Point, facts: comparability.Facts, fields: Sequence[str]) -> Point:
-    """A field that the study does not vary has the value of the point's runs."""
+    """Give each field that the study does not vary the value of the point's runs."""
     kinds = ("", comparability.TUNED)
     values = dict(entry(k, facts[x + k]) for k in fields for x in kinds if x + k in facts)
     values |= dict(point.variant)

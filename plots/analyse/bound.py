@@ -15,7 +15,7 @@ from plots.analyse.scaling import distributed
 def bounds(
     table: Table, runs: pd.DataFrame, measured: Sequence[Measured], missing: list[NotCompared]
 ) -> Iterator[PointRow]:
-    """For every distributed point whose cell and ranks have a log, from the same processor.
+    """Yield a bound of every distributed point whose cell and ranks have a log of its processor.
 
     `exchange_seconds` are of one all-reduce of all gradients, on the fitted line. T, from which
     efficiencies follow, is a step of the plain process; of strong scaling, its share of a rank.
@@ -53,7 +53,7 @@ def bounds(
 
 
 def _seconds(log: Measured, size: float) -> float | None:
-    """Of one all-reduce; None outside the sizes that were measured, or where none is known."""
+    """Estimate an all-reduce's seconds; None outside the measured sizes, or where none is known."""
     timed = log.of("all_reduce")
     lines = fit([t.bytes for t in timed], [t.median_s for t in timed])
     return next((x.seconds(size) for x in lines if x.first_bytes <= size <= x.last_bytes), None)

@@ -12,7 +12,7 @@ from bench.record.events import PARTS
 
 
 def parts_of(run: Run) -> dict[str, float]:
-    """Mean seconds of each part of a step; {} if not observed.
+    """Return the mean seconds of each part of a step; {} if not observed.
 
     `exposed` is made of `waiting`, from a rank's last gradient to that of the slowest rank, and
     `reducing`, the rest. Nobody waits for another where nothing is exchanged.
@@ -30,7 +30,7 @@ def parts_of(run: Run) -> dict[str, float]:
 
 
 def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
-    """Mean over ranks and steps of one window.
+    """Compute the mean wait, in seconds, over ranks and steps of one window.
 
     An exchange ends on all ranks at almost one time. Clocks of several hosts, or devices, are set
     by it: the median over steps of its end is the same on every rank.

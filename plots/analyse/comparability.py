@@ -85,7 +85,7 @@ def facts(
     of_the_arm: Collection[str] = (),
     of_variants: Collection[str] = (),
 ) -> dict[str, str]:
-    """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
+    """Fingerprint one run as field -> text: the work asked for, and where and with what it ran.
 
     With matched settings, and without overlap, the bytes of every exchange are part of it: that
     they are equal is the claim. Facts that a log does not have are left out; only what both runs
@@ -116,7 +116,7 @@ def facts(
 
 
 def _code(backend: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The user's own files; a backend's are a fact of its runs alone."""
+    """Yield the user's own files and digests; a backend's are a fact of its runs alone."""
     for file, sha256 in files.items():
         name = file.partition("/")[0].removesuffix(".py")
         if not name.startswith(USERS):
@@ -126,7 +126,7 @@ def _code(backend: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
-    """The interfaces over which TCP carried the gradients; None where a log does not say."""
+    """Name the interfaces over which TCP carried the gradients; None where a log does not say."""
     counted: Counter[str] = Counter()
     for of_rank in end.get("tcp_bytes", ()):
         counted.update(of_rank)
@@ -165,7 +165,7 @@ def of_the_arm(facts: Iterable[Facts]) -> tuple[str, ...]:
 
 
 def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
-    """Facts on which two groups of runs do not agree, each as 'name: value, other value'.
+    """List the facts on which two groups of runs do not agree, each as 'name: value, other value'.
 
     `ignore` names facts, or whole kinds of them where it ends in a dot.
     """
@@ -185,15 +185,15 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
 
 
 def compute_env(runs: Iterable[Facts]) -> list[str]:
-    """Variables of the compute that are not alike in all runs, those of one process included."""
+    """List variables of the compute that differ between runs, those of one process included."""
     return differences(
         ({k: v for k, v in one.items() if k.startswith(_COMPUTES)} for one in runs), ()
     )
 
 
 def against_most(runs: Sequence[Facts]) -> list[str]:
-    """Per run in what it differs from more than half of the runs, or ''; of every run where no such
-    majority agrees. What some runs do not state must agree among those that do.
+    """Describe in what each run differs from more than half of the runs, or ''; do so of every run
+    where no such majority agrees. What some runs do not state must agree among those that do.
     """
     (most, _), *others = Counter(tuple(one.items()) for one in runs).most_common()
     usual = dict(most)
@@ -208,26 +208,26 @@ def against_most(runs: Sequence[Facts]) -> list[str]:
 
 
 def of_a_point(facts: Facts, scheduled: bool) -> Facts:
-    """What all runs of one point must share, over all blocks: `scheduled`, so far as a scheduler
-    that chooses nodes and cores for each job lets them.
+    """Choose facts that all runs of one point must share, over all blocks: `scheduled`, so far as a
+    scheduler that chooses nodes and cores for each job lets them.
     """
     apart = (*PER_BLOCK, *(_PER_JOB if scheduled else ()))
     return {k: v for k, v in facts.items() if k not in apart}
 
 
 def work_of(facts: Facts) -> Facts:
-    """What the run was asked to do, apart from what may differ by block."""
+    """Choose the facts of what the run was asked to do, apart from what may differ by block."""
     besides = (TUNED, OF_THE_ARM)
     return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(besides)}
 
 
 def is_emulated(facts: Facts) -> bool:
-    """Whether the compute of a run slept."""
+    """Check whether the compute of a run slept."""
     return facts.get(EMULATE, usual(EMULATE)) != usual(EMULATE)
 
 
 def usual(field: str) -> str:
-    """A field's default as facts write it."""
+    """Return a field's default as facts write it."""
     return str(RunConfig.model_fields[field].default)
 
 
@@ -242,7 +242,7 @@ class DigestCheck:
 
 
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
-    """Runs of equal block, seed and work, of two cells or more, must end bit-identical."""
+    """Check that runs of equal block, seed and work, of two cells or more, end bit-identical."""
     agree = runs["facts"].map(lambda one: _BITS_AGREE.items() <= one.items())
     digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:
@@ -259,7 +259,7 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
 
 
 def _training(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """The part of the facts that decides the numbers of a training."""
+    """Choose the facts that decide the numbers of a training."""
     named = ((k.removeprefix(OF_THE_ARM), v) for k, v in facts.items())
     return tuple(
         sorted(x for x in named if x[0] in _OF_THE_TRAINING or x[0].startswith(_USER_CODE))

@@ -100,7 +100,7 @@ class Comparison:
 
 
 def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
-    """Every point that either side of the study has, paired by block, with its verdict."""
+    """Compare every point that either side of the study has, paired by block, with its verdict."""
     rows: list[Comparison] = []
     ignore = comparability.OF_A_SIDE
     for a, b in _pairs(table, study):
@@ -113,7 +113,7 @@ def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comp
 
 
 def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
-    """The one that the study names; else the most ranks on its first transport, weak first.
+    """Choose the row that the study names; else most ranks on its first transport, weak first.
 
     None where several have that name, or none has.
     """
@@ -133,7 +133,7 @@ def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
-    """The points of each two cells that are compared, whether or not both have them."""
+    """Pair the points of each two cells that are compared, whether or not both have them."""
     table_cells = sorted({p.cell for p in table.blocks})
     return sorted(
         (point, point._replace(cell=b))
@@ -154,7 +154,7 @@ def _is(row: Comparison, primary: Primary, study: Study) -> bool:
 def _decided(
     rows: Sequence[Comparison], study: Study, primary: Comparison | None = None
 ) -> list[Comparison]:
-    """Each with its verdict: of the primary one at the full ALPHA, of all others at ALPHA together.
+    """Give each row its verdict: the primary one at the full ALPHA, all others at ALPHA together.
 
     The others have t intervals at ALPHA over their number (Bonferroni), so that all of them hold
     their truths at once in 1 - ALPHA of pages, at all looks, and no interval contradicts its word.
@@ -168,7 +168,7 @@ def _decided(
 
 
 def _judged(row: Comparison, study: Study, level: float, primary: bool) -> Comparison:
-    """With the verdict at this level, and what may lead to one."""
+    """Add the verdict at this level to a comparison, and what may lead to one."""
     needs = study.looks[0] if study.looks else stats.MIN_BLOCKS
     paired = stats.over_sessions(row.paired, row.sessions)
     ends, enough = paired.interval(level), paired.n >= needs
@@ -218,7 +218,7 @@ def _comparison(
 
 
 def _of_one(sides: Sequence[tuple[str, Sequence[Facts]]]) -> tuple[str, ...]:
-    """What one of two cells alone had, in words."""
+    """Describe in words what one of two cells alone had."""
     (a, of_a), (b, of_b) = ((cell, comparability.of_the_arm(facts)) for cell, facts in sides)
     alone = [(a, [v for v in of_a if v not in of_b]), (b, [v for v in of_b if v not in of_a])]
     return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone if had)
@@ -234,14 +234,14 @@ class Choice(NamedTuple):
     fields: Variant = ()
 
     def takes(self, point: Point) -> bool:
-        """Whether a point is one of them."""
+        """Check whether a point is one of those chosen."""
         return point.cell == self.cell and {*self.fields} <= {*point.variant}
 
 
 def between(
     table: Table, study: Study, a: Choice, b: Choice
 ) -> tuple[list[Comparison], list[NotCompared]]:
-    """Any two sides of one study, wherever they agree in all that they were not chosen by."""
+    """Compare any two sides of one study, wherever they agree in all they were not chosen by."""
     chosen = [name for name, _ in (*a.fields, *b.fields)]
     ignore = [*comparability.OF_A_SIDE, *chosen]
     ignore += ["bucket_mib", "exchange_bytes"] if chosen else []
@@ -265,8 +265,8 @@ def _meet(p: Point, q: Point, chosen: Collection[str]) -> bool:
 
 
 def _named(row: Comparison, p: Point, q: Point) -> Comparison:
-    """With both sides of what they differ in: 'precision=bf16 over float32', 'absent' where a side
-    has no such field.
+    """Name both sides of what two points differ in: 'precision=bf16 over float32', 'absent' where a
+    side has no such field.
     """
     before, after = dict(p.variant), dict(q.variant)
     sides = {k: (after.get(k, _ABSENT), before.get(k, _ABSENT)) for k in (*after, *before)}

@@ -25,7 +25,7 @@ class Gap:
 
 
 def planned(study: Study) -> list[Planned]:
-    """Every point of every curve as reports know it.
+    """List every point of every curve as reports know it.
 
     One whose speed is kept apart is no point of a curve; a study that no site has filled in yet has
     none.
@@ -47,12 +47,12 @@ def planned(study: Study) -> list[Planned]:
 
 
 def is_planned(point: Point, plan: Sequence[Planned]) -> bool:
-    """Whether a point is one of the planned, in which further fields do not matter."""
+    """Check whether a point is one of the planned, in which further fields do not matter."""
     return _of_plan(point, plan) in {wanted for _, wanted in plan}
 
 
 def find(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
-    """Planned points that lack planned blocks, for which others beyond those do not stand in."""
+    """Yield planned points that lack planned blocks, for which blocks beyond do not stand in."""
     held: dict[Point, set[int]] = defaultdict(set)
     for point, means in table.blocks.items():
         held[_of_plan(point, plan)] |= {block.number for block in means}
@@ -62,7 +62,7 @@ def find(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
 
 
 def _of_plan(point: Point, plan: Sequence[Planned]) -> Point:
-    """Without fields that the plan does not vary: one run by hand names them in every point."""
+    """Drop the fields that the plan does not vary: one run by hand names them in every point."""
     names = {name for _, wanted in plan for name, _ in wanted.variant}
     further = [name for name, _ in point.variant if name not in names]
     return point._replace(variant=variants.without(point.variant, further))

@@ -33,7 +33,7 @@ class Exchange:
 
 
 def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange | None:
-    """From the points of undisturbed and of observed runs; None where a folder has no such runs."""
+    """Examine the points of undisturbed and observed runs; None where a folder has no such runs."""
     exchange = Exchange(
         breakdowns=list(_breakdowns(table, observed, missing)),
         costs=list(_costs(table, observed, missing)),
@@ -43,7 +43,7 @@ def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchan
 
 
 def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
-    """`waiting` is exposed till the slowest rank had its last gradient, `reducing` from then on."""
+    """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
     for point in sorted(observed.blocks):
         means = observed.blocks[point].values()
         plain = table.blocks.get(point, {})
@@ -64,8 +64,8 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
 
 
 def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
-    """`inflation` of the backward pass, and `difference` of steps that were not observed: with the
-    exchange minus without.
+    """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
+    `difference` of steps that were not observed.
     """
     for point in sorted(table.blocks.keys() | observed.blocks.keys()):
         without = _twin(point, "exchange")
@@ -83,7 +83,7 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
 
 
 def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
-    """`ratio` is blocking over overlapped, paired by block."""
+    """Compare blocking with overlapped, paired by block; `ratio` is blocking over overlapped."""
     for point in sorted(table.blocks):
         blocking = _twin(point, "overlap")
         if blocking is None or blocking not in table.blocks:
@@ -99,7 +99,7 @@ def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
 
 
 def _twin(point: Point, field: str) -> Point | None:
-    """The point that differs in nothing but that `field` is off; None for one without a twin."""
+    """Return the point that differs in nothing but that `field` is off; None without a twin."""
     variant = variants.off(point.variant, field)
     return None if variant is None else point._replace(variant=variant)
 
@@ -111,7 +111,7 @@ def _differences(
     seconds: Callable[[BlockMean], float],
     missing: list[NotCompared],
 ) -> list[float]:
-    """Of `a` minus those of `b`, by block, where their work differs in nothing but the exchange."""
+    """Subtract `b`'s seconds from `a`'s by block, where their work differs only in the exchange."""
     if b is None or a not in table.blocks or b not in table.blocks:
         return []
     pair = f"{describe(a)} against {describe(b)}"

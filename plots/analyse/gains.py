@@ -13,8 +13,8 @@ _BUCKETS = ("bucket_mib", "exchange_bytes")
 
 
 def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[PointRow]:
-    """Every variant against the plainest of its siblings, and every arm beside the comparison
-    against its own cell; no verdict, as none was asked for. `ratio` is of images/s.
+    """Compare every variant with the plainest of its siblings, and every arm beside the comparison
+    with its own cell; no verdict, as none was asked for. `ratio` is of images/s.
     """
     arms = {arm: plain for plain, arm in study.beside}
     ignore = {*comparability.VARIED, comparability.OF_THE_ARM, *_BUCKETS}
@@ -42,5 +42,5 @@ def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Po
 
 
 def _over(baseline: Point) -> dict[str, object]:
-    """The baseline, and what it is in the words that tell it apart."""
+    """Name the baseline, and describe it in the words that tell it apart."""
     return {"baseline": baseline, "over": ", ".join(baseline.words) or baseline.cell}

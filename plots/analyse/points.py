@@ -42,12 +42,12 @@ class Point(NamedTuple):
         return self.samples_per_rank * self.world_size
 
     def fixed(self, curve: str) -> int:
-        """What stays along a curve: images per rank (weak), per step (strong), or ranks (batch)."""
+        """Return what a curve keeps: images per rank (weak), per step (strong), ranks (batch)."""
         each = {"weak": self.samples_per_rank, "strong": self.samples_per_step}
         return (each | {"batch": self.world_size})[curve]
 
     def series(self, curve: str) -> tuple[object, ...]:
-        """What the points of one line have in common; sorts `single` before other cells."""
+        """Return what points of one line have in common; sorts `single` before other cells."""
         return self.variant, self.fixed(curve), self.cell != "single", self.cell
 
 
@@ -100,22 +100,22 @@ class Table:
     curves: Mapping[Point, frozenset[str]]
 
     def on(self, curve: str) -> list[Point]:
-        """Points of a curve, series by series, ranks and batch rising."""
+        """Sort the points of a curve, series by series, ranks and batch rising."""
         points = (p for p, curves in self.curves.items() if curve in curves)
         return sorted(points, key=lambda p: (*p.series(curve), p.world_size, p.samples_per_rank))
 
     def seconds(self, point: Point, blocks: Iterable[Block]) -> list[float]:
-        """Of a step, by block."""
+        """Return the seconds of a step, by block."""
         return [self.blocks[point][block].step_seconds for block in blocks]
 
     def facts(self, point: Point, blocks: Iterable[Block]) -> list[comparability.Facts]:
-        """Of every run of the point in these blocks."""
+        """Return the facts of every run of the point in these blocks."""
         return [one for block in blocks for one in self.blocks[point][block].facts]
 
     def paired(
         self, a: Point, b: Point, blocks: Sequence[Block], swapped: bool = False
     ) -> stats.Paired:
-        """Images/s of b over those of a: seconds of a over those of b, in blocks that both have.
+        """Divide images/s of b by those of a: seconds of a over those of b, in blocks both have.
 
         `swapped`: who is first changes from block to block by design, so its effect is fitted too.
         """
@@ -124,22 +124,22 @@ class Table:
         return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
 
     def _b_first(self, a: Point, b: Point, blocks: Sequence[Block]) -> list[bool]:
-        """Whether b ran before a, by block; empty where a log does not say."""
+        """Check whether b ran before a, by block; empty where a log does not say."""
         places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
         return [] if np.isnan(places).any() else [b_at < a_at for a_at, b_at in places]
 
     def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
-        """The session of each block."""
+        """Name the session of each block."""
         return [self.blocks[a][block].session for block in blocks]
 
     def median_ratio(self, a: Point, b: Point, blocks: Sequence[Block]) -> float:
-        """As `paired` of the runs' median steps."""
+        """Compare as `paired` does, by the runs' median steps."""
         sides = ([self.blocks[p][x].median_seconds for x in blocks] for p in (a, b))
         before, after = (float(np.mean(np.log(seconds))) for seconds in sides)
         return math.exp(before - after)
 
     def first_steps(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired | None:
-        """How much longer a window's first step is than its others, with b over with a."""
+        """Estimate how much longer a window's first step is than its others, with b over with a."""
         over = [[self.blocks[p][x].first_step_over_rest for x in blocks] for p in (a, b)]
         if np.isnan(over).any():
             return None
@@ -148,7 +148,7 @@ class Table:
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
     ) -> list[Block]:
-        """The blocks in which two points did equal work; why not in others is added to `missing`.
+        """Choose the blocks in which two points did equal work; add to `missing` why not in others.
 
         Another allocation is another block: other nodes, or the same ones in other conditions.
         """
@@ -166,7 +166,7 @@ class Table:
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
-    """The runs of each point, in order of their first logs."""
+    """Yield each point with its runs, in order of their first logs."""
     if runs.empty:
         return
     keys = ["cell", "world_size", "samples_per_rank", "variant"]
@@ -219,7 +219,7 @@ def _resources(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
-    """Per block that both points have, but in no allocation together: where each has it."""
+    """Name per block that both points have, but in no allocation together, where each has it."""
     places: list[dict[int, list[str]]] = [defaultdict(list), defaultdict(list)]
     for blocks, held in zip((a, b), places, strict=True):
         for block in blocks:
@@ -232,11 +232,11 @@ def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
 
 
 def describe(point: Point) -> str:
-    """'cell/mpi, 2 ranks, 16 images per rank', and the variant if it is one."""
+    """Describe a point: 'cell/mpi, 2 ranks, 16 images per rank', and the variant if it is one."""
     size = f"{ranks(point.world_size)}, {point.samples_per_rank} images per rank"
     return ", ".join([point.cell, size, *point.words])
 
 
 def ranks(n: int) -> str:
-    """'1 rank', '2 ranks'."""
+    """Count ranks in words: '1 rank', '2 ranks'."""
     return f"{n} rank" if n == 1 else f"{n} ranks"

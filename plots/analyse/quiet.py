@@ -16,7 +16,7 @@ _OWN = "own_jiffies"
 
 
 def others_share(run: Run) -> float | None:
-    """What other processes and a hypervisor's other guests took, where that was most.
+    """Estimate what other processes and a hypervisor's other guests took, where that was most.
 
     From counters: the load average lags by a minute, and counts the run's own ranks, which poll
     while they wait. None for a log that lacks a counter, as older ones do, and for one of
@@ -37,13 +37,13 @@ def others_share(run: Run) -> float | None:
 
 
 def _share(ranks: Sequence[dict[str, int]]) -> float:
-    """Of one machine: its counters, which each of its ranks read, without the ranks' own time."""
+    """Compute one machine's share: its counters, which each rank read, without the ranks' time."""
     busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
     return share_of_others(busy, idle, stolen, sum(rank[_OWN] for rank in ranks))
 
 
 def disturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """The runs whose machine was not quiet, the worst one last, and of how many it is known."""
+    """Choose runs on machines that were not quiet, worst last; count those where it is known."""
     runs_with_share = runs[runs["others_share"].notna()]
     shares = runs_with_share["others_share"].astype(float)
     noisy = runs_with_share.assign(others_share=shares)[shares > NOISY].sort_values("others_share")

@@ -29,7 +29,7 @@ def _largest(of_ranks: Iterable[float | None]) -> float | None:
 def of_point(
     blocks: Sequence[Mapping[str, float]], rate: Estimate, world_size: int
 ) -> dict[str, Estimate | None]:
-    """What a point takes, by block, at its images/s; None where it is not known alike in all.
+    """Estimate what a point takes, by block, at its images/s; None where not known alike in all.
 
     Utilisation is of the device's peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
     """

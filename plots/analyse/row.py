@@ -36,7 +36,7 @@ _OF_THE_CONFIG = (
 
 
 def row_of(run: Run, study: Study) -> RunRow:
-    """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
+    """Make a frame's row: what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
     steps = np.concatenate([np.empty(0), *map(_of_the_job, run.steps("window"))])
@@ -71,7 +71,7 @@ def row_of(run: Run, study: Study) -> RunRow:
 
 
 def _origin(run: Run) -> RunRow:
-    """When and on what it ran, and how it ended."""
+    """Tell when and on what a run ran, and how it ended."""
     return {
         "exit_code": run.exit.get("code"),
         "began_s": _began_s(run),
@@ -89,7 +89,7 @@ def _origin(run: Run) -> RunRow:
 
 
 def _measured(run: Run, steps: np.ndarray) -> RunRow:
-    """Speed, and what may disturb it; `steps` are seconds of the job, timed."""
+    """Measure the speed, and what may disturb it; `steps` are seconds of the job, timed."""
     p95, p99 = stats.percentiles(steps, (95, 99))
     first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
     return {
@@ -110,15 +110,15 @@ def _measured(run: Run, steps: np.ndarray) -> RunRow:
 
 
 def _recorded(host: Mapping[str, Any]) -> dict[str, str]:
-    """Where and with what a run says it ran, as 'part.name' -> text."""
+    """Read where and with what a run says it ran, as 'part.name' -> text."""
     parts = ("versions", "git", "env")
     named = {f"{part}.{k}": str(v) for part in parts for k, v in host.get(part, {}).items()}
     return named | ({"platform": str(host["platform"])} if "platform" in host else {})
 
 
 def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
-    """Seconds of a window's steps, [step] from [rank][step]: from when the last rank ended one to
-    when the last rank ended the next.
+    """Compute seconds of a window's steps, [step] from [rank][step]: from when the last rank ended
+    one to when the last rank ended the next.
 
     They add up to the window's seconds. The slowest rank's of each step would add up to more: ranks
     are late by turns, and a rank's own step after its late one is short. All ranks start a window
@@ -128,8 +128,8 @@ def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
 
 
 def _beginnings(run: Run) -> dict[str, float]:
-    """Mean seconds of the steps before a window, and of its first one, over those of its others;
-    nan where there are none.
+    """Divide the mean seconds of the steps before a window, and of its first one, by those of its
+    others; nan where there are none.
     """
     windows = [_of_the_job(window) for window in run.steps("window")]
     others = [seconds for window in windows for seconds in window[1:]]
@@ -150,33 +150,33 @@ def _began_s(run: Run) -> float:
 
 
 def _started(run: Run) -> str:
-    """To the second; '' where a log does not say."""
+    """Write when a run started, to the second; '' where a log does not say."""
     began_s = _began_s(run)
     return "" if math.isnan(began_s) else f"{datetime.fromtimestamp(began_s, UTC):%FT%TZ}"
 
 
 def _names(run: Run, field: str) -> str:
-    """The processors or GPUs of all ranks."""
+    """Name the processors or GPUs of all ranks."""
     ranks = run.host.get("ranks", ())
     return ", ".join(sorted({str(rank[field]) for rank in ranks if field in rank}))
 
 
 def _timeline(facts: comparability.Facts) -> str:
-    """What an emulated run followed, a name and the head of its digest."""
+    """Name the timeline that an emulated run followed, and the head of its digest."""
     timelines = (facts.get(of + comparability.EMULATE) for of in ("", comparability.OF_THE_ARM))
     timeline = next(filter(None, timelines), "")
     return "" if timeline == comparability.usual(comparability.EMULATE) else timeline
 
 
 def _input_share(run: Run) -> float:
-    """Share of the windows' time that the rank that waited most did."""
+    """Compute the share of the windows' time for which the rank that waited most did so."""
     waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
     return float(np.max(waited)) / sum(run.window_seconds)
 
 
 def _busy_share(run: Run) -> float | None:
-    """Share of the windows' time that the cores of the busiest host worked, for whomever; None
-    where a log does not say.
+    """Compute the share of the windows' time that the busiest host's cores worked, for whomever;
+    None where a log does not say.
     """
     by_window = [window.get("busy_share") or [None] for window in run.windows]
     if any(share is None for shares in by_window for share in shares):

@@ -99,7 +99,7 @@ def load(folder: Path) -> Loaded:
 
 
 def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """The runs that count, by what watched them, and why others do not count."""
+    """Split the runs that count by what watched them, and tell why others do not count."""
     aside = _copies(rows)
     rows = [row for row in rows if row["log"] not in aside]
     columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
@@ -127,7 +127,7 @@ _Read = tuple[RunRow, Mapping[str, Any]]
 
 
 def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]:
-    """In their order; by as many processes as there are cores, where that is worth their start."""
+    """Read logs in order; by as many processes as there are cores, where worth their start."""
     one = partial(_read_one, study=study)
     cores = len(os.sched_getaffinity(0))
     if cores == 1 or sum(map(size_bytes, paths)) < _WORTH_BYTES:
@@ -148,7 +148,7 @@ def _read_one(path: Path, study: Study) -> _Read | Unusable:
 
 
 def _other_variant(config: RunConfig, study: Study) -> str:
-    """In what a log is not of the variant and the arm that it names; '' if in nothing."""
+    """Tell in what a log is not of the variant and the arm that it names; '' if in nothing."""
     if config.study != study.name:
         return ""
     tables = (("variants", config.variant, study.variants), ("arms", config.arm, study.arms))
@@ -166,7 +166,7 @@ def _other_variant(config: RunConfig, study: Study) -> str:
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
-    """The runs for a notebook or a file: numbers and texts alone, no column that holds a list."""
+    """Prepare the runs for a notebook or a file: numbers and texts alone, no column of lists."""
     frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS], errors="ignore")
     if "variant" in frame:
         frame["variant"] = frame["variant"].map(variants.words)
@@ -175,7 +175,7 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
 
 
 def _copies(rows: Iterable[RunRow]) -> dict[str, str]:
-    """Logs by the same processes are one measurement: that under its own name counts, or one."""
+    """Set aside all but one log of the same processes; keep the one under its own name, if any."""
     same: dict[object, list[tuple[bool, str]]] = defaultdict(list)
     for row in rows:
         if row["processes"] is not None:
@@ -188,7 +188,7 @@ def _copies(rows: Iterable[RunRow]) -> dict[str, str]:
 
 
 def _doubled(runs: pd.DataFrame) -> dict[str, str]:
-    """A study plans one run of each point in a block: a copy from elsewhere must not count too."""
+    """Set aside copies from elsewhere: a study plans one run of each point in a block."""
     aside: dict[str, str] = {}
     planned = runs if runs.empty else runs[runs["position"].notna()]
     for _, group in by_point(planned):
@@ -202,7 +202,7 @@ def _doubled(runs: pd.DataFrame) -> dict[str, str]:
 
 
 def _mixed(runs: pd.DataFrame) -> dict[str, str]:
-    """Runs of one point are averaged, so their work and conditions must agree; why some do not."""
+    """Set aside runs of a point whose work or conditions differ, as runs are averaged; tell why."""
     aside: dict[str, str] = {}
     for _, group in by_point(runs):
         shared = [
@@ -219,7 +219,7 @@ class NothingUsable(UsageError):
 
 
 def require(loaded: Loaded, folder: Path) -> None:
-    """Raises NothingUsable where no run of the folder is a training's."""
+    """Raise NothingUsable where no run of the folder is a training's."""
     if loaded.runs.empty:
         raise NothingUsable(f"{folder}: {_nothing_trained(loaded)}")
 

@@ -21,7 +21,7 @@ _BASELINE_MAY_DIFFER = (
 
 
 def throughput(table: Table) -> Iterator[PointRow]:
-    """Every point of every curve, rising along each series: geometric means over blocks."""
+    """Yield every point of every curve, rising along each series: geometric means over blocks."""
     falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
@@ -45,12 +45,12 @@ def throughput(table: Table) -> Iterator[PointRow]:
 
 
 def size(curve: str, point: Point) -> int:
-    """What grows along a curve."""
+    """Return what grows along a curve: images per rank (batch), or ranks."""
     return point.samples_per_rank if curve == "batch" else point.world_size
 
 
 def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
-    """Every distributed point against the common and its own one-rank baseline."""
+    """Compare every distributed point with the common and its own one-rank baseline."""
     for curve, point, plain in distributed(table):
         one_rank = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
         for kind, baseline in (("common", plain), ("own", one_rank)):
@@ -59,7 +59,7 @@ def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
 
 
 def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
-    """Curve, point, and the plain process with as many images."""
+    """Yield curve, point, and the plain process with as many images."""
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             if point.cell != "single":
@@ -109,7 +109,7 @@ def _scaled(
     after: Sequence[float],
     unpaired: str = "",
 ) -> PointRow:
-    """From step seconds of the baseline and the point, of the same blocks unless they are
+    """Compare step seconds of the baseline and the point, of the same blocks unless they are
     `unpaired`, and why.
 
     `kind` is common (a plain process) or own (the cell's one rank). The efficiency is T(p0)/T(p)

@@ -21,7 +21,7 @@ _EXECUTION = re.compile(r"session \S+ (boot \S+)")
 def named(
     allocations: Sequence[str], hosts: Sequence[Sequence[str]], began_s: Sequence[float]
 ) -> list[str]:
-    """The session of each run: its first start and its machine; '' where no log tells them.
+    """Name the session of each run: its first start and its machine; '' where no log tells them.
 
     A session is of one boot, or of the same nodes under a scheduler, and ends where no run starts
     for PAUSE_S: hours change the state of a machine, and midnight does not.
@@ -41,7 +41,7 @@ def named(
 
 
 def apart(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estimate]]:
-    """Each session's own ratio, side by side."""
+    """Estimate each session's own ratio, side by side."""
     for session in dict.fromkeys(sessions):
         ratios = zip(sessions, paired.ratios, strict=True)
         yield session, geometric_mean([ratio for name, ratio in ratios if name == session])
@@ -50,8 +50,8 @@ def apart(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estima
 def another_day(
     paired: Paired, sessions: Sequence[str], level: float, *, emulated: bool
 ) -> tuple[float, float] | None:
-    """Where the ratio of one more session may lie: the prediction interval of t, from three on, at
-    the level of the ratio's interval, which it therefore contains.
+    """Predict where another session's ratio may lie: the prediction interval of t, from three on,
+    at the level of the ratio's interval, which it therefore contains.
 
     Below three nothing here tells how sessions differ: tau stands for it, in today's and in the
     other day's ratio: sqrt(h^2 + 2 (1.96 tau)^2), with h half of the interval at `level`.

@@ -34,7 +34,7 @@ _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def _bytes(text: object) -> object:
-    """'64,1MiB' as rising numbers of bytes."""
+    """Parse '64,1MiB' into rising numbers of bytes."""
     if not isinstance(text, str):
         return text
     sizes = set()
@@ -48,7 +48,7 @@ def _bytes(text: object) -> object:
 
 
 def in_bytes(size: int) -> str:
-    """'4 KiB'; whole numbers of the largest unit that divides, else bytes."""
+    """Write a size as '4 KiB': a whole number of the largest unit that divides it, else bytes."""
     unit = next(u for u in ("GiB", "MiB", "KiB", "B") if size % _UNITS[u] == 0)
     return f"{size // _UNITS[unit]} {unit}"
 
@@ -105,7 +105,7 @@ def _opening(options: CollectivesToTime, config: RunConfig) -> str:
 
 
 def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
-    """What to time on which ranks. --help prints and exits 0; raises UsageError on bad input."""
+    """Parse what to time on which ranks. --help prints, exits 0; raises UsageError on bad input."""
     words, fields = words_beside(CollectivesToTime, argv, _PROG, _OF_RUN)
     options = CollectivesToTime.checked(words, _PROG)
     backend = options.backend
@@ -120,14 +120,14 @@ def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
 
 
 def fitting(sizes: tuple[int, ...], local_size: int, memory_bytes: int) -> tuple[int, ...]:
-    """Those whose copies all ranks of a node can hold in half of its memory."""
+    """Choose the sizes whose copies all ranks of a node can hold in half of its memory."""
     return tuple(size for size in sizes if COPIES * size * local_size <= memory_bytes // 2)
 
 
 def run(
     options: CollectivesToTime, config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse
 ) -> bool:
-    """True if every result of every collective was right."""
+    """Time the collectives; return True if every result of every collective was right."""
     import torch
 
     from bench import backends
@@ -169,7 +169,7 @@ def _each(
     log: RunLog,
     pulse: Pulse,
 ) -> Iterator[tuple[str, int]]:
-    """What to time next; logs why a kind is left out."""
+    """Yield what to time next; log why a kind is left out."""
     for kind in kinds:
         if kind in lacks:
             log.write("lacks", kind=kind, reason=lacks[kind])
@@ -188,7 +188,7 @@ def _print(
     left_out: list[str],
     wrong: int,
 ) -> None:
-    """The table, the fitted lines, and what was not timed or came out wrong."""
+    """Print the table, the fitted lines, and what was not timed or came out wrong."""
     from rich.console import Console
     from rich.table import Table
 
@@ -218,7 +218,7 @@ def _print(
 
 
 def in_words(line: CostLine) -> str:
-    """'1 KiB to 64 KiB: 12.0 us + bytes / 1,200 MB/s (within 5 %)'."""
+    """Describe a line: '1 KiB to 64 KiB: 12.0 us + bytes / (1,200 MB/s) (within 5 %)'."""
     rate = line.bytes_per_s
     grows = f" + bytes / ({quantity(rate / 1e6)} MB/s)" if rate else ", whatever the size"
     sizes = f"{in_bytes(int(line.first_bytes))} to {in_bytes(int(line.last_bytes))}"

@@ -36,7 +36,7 @@ def time_one(
     place: Device,
     rank: int,
 ) -> Outcome:
-    """Barrier and refill lie outside the clock, which is read when the device has finished."""
+    """Time a collective without barrier and refill; read the clock when the device has finished."""
     call, watch = getattr(offered, kind), place.stopwatch()
     ranks = offered.ranks
     elements = -(-size // 4 // ranks) * ranks  # the same part for every rank
@@ -65,7 +65,7 @@ def time_one(
 def _known(
     kind: str, pattern: torch.Tensor, rank: int, ranks: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a rank gives, and what it must get: rank r holds the pattern r + 1 times."""
+    """Make what a rank gives, and what it must get: rank r holds the pattern r + 1 times."""
     part = slice(rank * len(pattern) // ranks, (rank + 1) * len(pattern) // ranks)
     scaled, total = pattern * (rank + 1), ranks * (ranks + 1) // 2
     if kind == "all_gather":

@@ -170,7 +170,7 @@ def interfaces(
 
 
 def _exists(name: str, value: str, existing: Sequence[str]) -> bool:
-    """Gloo takes exact names; NCCL takes prefixes, or exact names after '=', and '^' excludes."""
+    """Check interfaces: Gloo takes exact names; NCCL prefixes, exact after '=', '^' excludes."""
     if name != "NCCL_SOCKET_IFNAME":
         return set(value.split(",")) <= set(existing)
     if value.startswith("="):

@@ -100,7 +100,7 @@ def _alone(argv: Sequence[str], config: RunConfig, launch: Launch) -> int:
 
 
 def _cells(config: RunConfig, gpus: int) -> list[str]:
-    """Framework/transport pairs to try: the one that was named, or all that can be."""
+    """Choose the framework/transport pairs to try: the one that was named, or all that can be."""
     if config.backend in frameworks():
         return [config.cell]
     over = ("mpi", "gloo", "nccl") if gpus else ("mpi", "gloo")
@@ -170,7 +170,7 @@ def _probe(*names: str) -> tuple[dict[str, Any], str]:
 
 
 def _version(mpirun: str) -> str:
-    """What mpirun says of itself, or why it does not."""
+    """Ask mpirun for its version; return the answer, or why there is none."""
     try:
         done = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError) as error:

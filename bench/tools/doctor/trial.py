@@ -82,7 +82,7 @@ def _repeated(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def _facts(rig: Rig, parity: Parity) -> dict[str, Any]:
-    """Needs every rank's call."""
+    """Collect the facts of the parity trial; needs every rank's call."""
     from bench.instrument.parity import relative
     from bench.train.checks import digest
 

