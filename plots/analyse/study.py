@@ -72,7 +72,7 @@ class Analysis:
         return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
 
     def emulated(self, variant: Variant = ()) -> bool:
-        """Whether the compute of these runs slept: a folder's, or those of one variant of it."""
+        """Check whether compute slept in all runs of the folder, or in those of one variant."""
         return comparability.is_emulated({**self.shared, **dict(variant)})
 
     @cached_property
@@ -116,7 +116,7 @@ def analyse(
     loaded: Loaded,
     collectives: Sequence[Measured] = (),
 ) -> Analysis:
-    """All numbers of a study with a usable run."""
+    """Compute all numbers of a study that has a usable run."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = coverage.planned(study), list[NotCompared]()
     facts = runs["facts"].tolist()
@@ -147,7 +147,7 @@ def analyse(
 
 
 def _may_vary(study: Study) -> tuple[str, ...]:
-    """Facts in which runs differ by design."""
+    """Name the facts in which runs differ by design."""
     of_arms = comparability.OF_THE_ARM, comparability.OWN_CODE
     varied = (*comparability.VARIED, *variants.fields_of(study), *of_arms)
     return (*comparability.OF_THE_POINT, "seed", *varied)
@@ -158,7 +158,7 @@ def _single_first(row: PointRow) -> tuple[object, ...]:
 
 
 def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
-    """Step time of the job at each point: medians over runs of each run's percentiles.
+    """Summarise the job's step time at each point: medians over runs of each run's percentiles.
 
     p95 and p99 are None where a run has too few steps.
     """
@@ -179,7 +179,7 @@ def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
 
 
 def machine(host: dict[str, Any]) -> str:
-    """The machine of a run in one line: GPUs of all nodes, processor, cores, nodes."""
+    """Describe the machine of a run in one line: GPUs of all nodes, processor, cores, nodes."""
     ranks = host.get("ranks", ())
     cpus = Counter(rank["cpu"] for rank in ranks if "cpu" in rank)
     cores = {n for rank in ranks if (n := rank.get("cpus_on_node")) is not None}
@@ -196,7 +196,7 @@ def machine(host: dict[str, Any]) -> str:
 
 
 def gloo_builds(a: Analysis) -> str:
-    """Whose Gloo carries each cell that is compared over Gloo; '' where none is."""
+    """Name whose Gloo carries each cell that is compared over Gloo; '' where none is."""
     versions = a.loaded.host.get("versions", {})
     cells = [cell for c in a.comparisons for cell in (c.reference, c.candidate)]
     builds = {label(cell): build for cell in cells if (build := gloo(cell, versions))}
@@ -204,7 +204,7 @@ def gloo_builds(a: Analysis) -> str:
 
 
 def workload(a: Analysis) -> str:
-    """What was trained, from the facts that all runs share; what is not as usual is named."""
+    """Describe what was trained by facts that all runs share, and name what is not as usual."""
     shared = a.shared
     words = [shared.get("model", "several models")]
     data = "no" if a.emulated() else shared.get("dataset", "several kinds of")

@@ -32,14 +32,14 @@ class Training:
 
 
 def olympic_mean(values: Sequence[float]) -> float | None:
-    """Mean without the smallest and the largest, as MLPerf scores runs; None of fewer than three
-    (Mattson et al. 2020, MLPerf training benchmark, section 3.2.2).
+    """Average all values but the smallest and the largest, as MLPerf scores runs; None of fewer
+    than three (Mattson et al. 2020, MLPerf training benchmark, section 3.2.2).
     """
     return float(np.mean(sorted(values)[1:-1])) if len(values) >= _FEWEST_OLYMPIC else None
 
 
 def of_run(run: Run) -> tuple[Training, ...]:
-    """The trainings of a usable log; none where it did not ask for any."""
+    """Read the trainings of a usable log; there are none where the run did not ask for any."""
     assert run.config is not None
     epochs = [event for event in run.events if event["event"] == "epoch"]
     return tuple(
@@ -63,7 +63,7 @@ def _training(run: Run, index: int, epochs: Sequence[Any]) -> Training:
 
 
 def summarise(runs: pd.DataFrame) -> Iterator[PointRow]:
-    """Point by point; runs that were not asked for trainings are left out.
+    """Summarise the trainings of each point; runs that were not asked for any are left out.
 
     Seconds and epochs are of those that reached the target, accuracies of all at their last epoch.
     """
@@ -99,20 +99,20 @@ def summarise(runs: pd.DataFrame) -> Iterator[PointRow]:
 
 
 def _means(trainings: Sequence[Training]) -> list[float]:
-    """Mean accuracy after each epoch. There is none with a target, which ends some trainings before
-    others: the mean of those that are left would be of other trainings.
+    """Average the accuracy after each epoch. There is no mean with a target, which ends some
+    trainings before others: the mean of those that are left would be of other trainings.
     """
     of_each = zip(*(t.accuracies for t in trainings), strict=True)
     return [float(np.mean(shares)) for shares in of_each]
 
 
 def _usual(trainings: Sequence[Training]) -> Training:
-    """The one that took the median time (the lower of two) to its end."""
+    """Choose the training that took the median time (the lower of two) to its end."""
     return sorted(trainings, key=lambda t: t.seconds[-1])[(len(trainings) - 1) // 2]
 
 
 def by_epoch(trained: Sequence[PointRow]) -> pd.DataFrame:
-    """A row an epoch of every training, unrounded."""
+    """Make a table with a row for each epoch of every training, unrounded."""
     rows = [
         {
             **one.point._asdict(),
@@ -134,7 +134,7 @@ def by_epoch(trained: Sequence[PointRow]) -> pd.DataFrame:
 
 
 def dawnbench(training: Training) -> str:
-    """DAWNBench's TSV: epoch, cumulative hours without validation, held-out accuracy in percent."""
+    """Make DAWNBench's TSV: epoch, cumulative hours without validation, held-out accuracy in %."""
     lines = ["epoch\thours\ttop1Accuracy"]
     epochs = zip(training.seconds, training.accuracies, strict=True)
     for epoch, (seconds, share) in enumerate(epochs, 1):

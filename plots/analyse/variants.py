@@ -14,25 +14,25 @@ Variant = tuple[tuple[str, str], ...]  # fields and values, as facts write them;
 
 
 def words(variant: Variant) -> tuple[str, ...]:
-    """Each field as 'field=value'."""
+    """Write each field as 'field=value'."""
     return tuple(f"{name}={value}" for name, value in variant)
 
 
 def fields_of(study: Study) -> tuple[str, ...]:
-    """Fields that any variant of the study sets, but for those that keep a run's speed apart."""
+    """Name the fields that any variant sets, but for those that keep a run's speed apart."""
     return in_order({*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)})
 
 
 def in_order(fields: Collection[str]) -> tuple[str, ...]:
-    """These fields as a variant has them: those of the work first."""
+    """Sort these fields as a variant has them: those of the work first."""
     return tuple(k for k in dict.fromkeys((*VARIED, *RunConfig.model_fields)) if k in fields)
 
 
 def of_runs(
     cells: Sequence[str], facts: Sequence[Facts], planned: Collection[str] = ()
 ) -> list[Variant]:
-    """Per run its variant: fields that the study's variants set (`planned`), and fields of the
-    work in which the runs differ all the same.
+    """Find the variant of each run: fields that the study's variants set (`planned`), and fields of
+    the work in which the runs differ all the same.
     """
     names = in_order({*VARIED, *planned})
     same = shared(cells, facts).keys() - {*planned}
@@ -41,12 +41,12 @@ def of_runs(
 
 
 def entry(field: str, value: str) -> tuple[str, str]:
-    """A fact as a variant has it: a timeline without the digest, which no plan knows."""
+    """Write a fact as a variant has it: a timeline without the digest, which no plan knows."""
     return field, value.rsplit(" ", 1)[0] if field == EMULATE else value
 
 
 def shared(cells: Sequence[str], facts: Sequence[Facts]) -> Facts:
-    """The fields of the work that have one value in all runs they mean anything in."""
+    """Find the fields of the work with one value in all runs for which they mean anything."""
     values: dict[str, set[str]] = defaultdict(set)
     for cell, one in zip(cells, facts, strict=True):
         for k, v in _meaningful(cell, one, VARIED).items():
@@ -60,29 +60,29 @@ def _meaningful(cell: str, facts: Facts, names: Iterable[str]) -> Facts:
 
 
 def without(variant: Variant, fields: Collection[str]) -> Variant:
-    """The variant as far as these fields do not make it."""
+    """Remove these fields from a variant."""
     return tuple((name, value) for name, value in variant if name not in fields)
 
 
 def beside(cell: str, variant: Variant) -> Variant:
-    """The variant under which a cell stands beside a distributed one of `variant`: `single`
-    exchanges nothing.
+    """Find the variant under which a cell stands beside a distributed one of `variant`: for
+    `single`, which exchanges nothing, the fields of many ranks are left out.
     """
     return without(variant, OF_MANY) if cell == "single" else variant
 
 
 def off(variant: Variant, field: str) -> Variant | None:
-    """The variant in which nothing but `field` differs, which is off; None where it is not on."""
+    """Switch `field` off in a variant and keep all other fields; None where it is not on."""
     if (field, "on") not in variant:
         return None
     return tuple((name, "off" if name == field else value) for name, value in variant)
 
 
 def changes(variant: Variant) -> int:
-    """Number of fields that are not at their defaults."""
+    """Count the fields that are not at their defaults."""
     return sum(value != usual(name) for name, value in variant)
 
 
 def changes_exchange(variant: Variant) -> bool:
-    """Whether a variant exchanges otherwise than a plain run, or not at all."""
+    """Check whether a variant exchanges differently from a plain run, or not at all."""
     return any(name in EXCHANGE and value != usual(name) for name, value in variant)

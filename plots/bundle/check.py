@@ -50,7 +50,7 @@ def at_work(contents: Contents) -> Iterator[str]:
 
 
 def _without_code(path: str, run: Run, contents: Contents) -> str:
-    """Which file of the user's own model or data set is not there as the run loaded it; or ''."""
+    """Name a file of the user's own model or data set that is not as the run loaded it; or ''."""
     files = {**run.host.get("user_code", {}), **run.end.get("user_code", {})}
     for name, sha256 in files.items():
         copy = str(PurePosixPath(path).parent / folder_of(files) / name)
@@ -61,7 +61,7 @@ def _without_code(path: str, run: Run, contents: Contents) -> str:
 
 
 def _other_run(path: str, config: RunConfig, planned: Configs) -> str:
-    """In what a log is not of the run that the study plans under its name; '' if in nothing."""
+    """Tell how a log differs from the run that the study plans under its name; '' if in nothing."""
     name = ATTEMPT.sub("", PurePath(path).name)
     wanted = planned.get(name.removesuffix(".jsonl"))
     if wanted is None:

@@ -146,6 +146,6 @@ def _logs(folder: Path, contents: Contents) -> Logs:
 
 
 def _newest(logs: Logs) -> int:
-    """Seconds since 1970 at which the newest run began, 0 where none says."""
+    """Find when the newest run began, in seconds since 1970; 0 where no run says."""
     starts = (run.host["started"] for run in logs.values() if "started" in run.host)
     return int(max((datetime.fromisoformat(x).timestamp() for x in starts), default=0))

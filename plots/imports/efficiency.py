@@ -30,13 +30,13 @@ class CurveRow:
 
 
 def is_curve(points: pd.DataFrame) -> pd.Series[bool]:
-    """Rates of which a curve is made: not the spread of runs whose mean stands beside it."""
+    """Mark the rates that make a curve: not the spread of runs whose mean stands beside it."""
     spread = points["reducer"].astype(str).str.contains(_SPREAD)
     return (points["quantity"] == "images_per_s") & ~spread
 
 
 def scaled(points: pd.DataFrame) -> pd.DataFrame:
-    """Points of images_per_s with their curve and efficiencies; missing where no baseline is.
+    """Give points of images_per_s their curve and efficiencies; missing where no baseline is.
 
     `own`: over as many times the backend's own one rank; `common`: over `single` of one source. A
     batch per rank makes a point of weak scaling, a global batch one of strong scaling.

@@ -24,7 +24,7 @@ _OPTIONS = {
 def read_files(
     form: Format, name: str, paths: Sequence[Path], options: ImportOptions
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Every number of every file, and what must be told. Raises UsageError, naming the file."""
+    """Read every number of every file, with all warnings. Raises UsageError, naming the file."""
     parts: list[pd.DataFrame] = []
     warnings: list[str] = []
     seen: dict[bytes, Path] = {}
@@ -99,7 +99,7 @@ def _with_options(values: pd.DataFrame, options: ImportOptions) -> pd.DataFrame:
 
 
 def _told_apart(values: pd.DataFrame, form: Format, options: ImportOptions) -> pd.DataFrame:
-    """Several files of one size are runs or ranks: where nothing says which, the user must."""
+    """Tell files of one size apart as runs or ranks; where nothing says which, the user must."""
     if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
         return values
     if options.files == "ranks":

@@ -148,7 +148,7 @@ def _of_groups(groups: Mapping[str, str], line: Line) -> Iterator[Row]:
 
 
 def as_number(text: str, name: str, whole: bool = False) -> float:
-    """Raises UsageError for a text that is no number, or a place that is no whole one."""
+    """Read a text as a number. Raises UsageError if it is none, or a place that is not whole."""
     try:
         value = float(text)
     except ValueError:
@@ -160,7 +160,7 @@ def as_number(text: str, name: str, whole: bool = False) -> float:
 
 
 def _cuts_a_number(match: re.Match[str]) -> bool:
-    """Whether a group takes a part of a longer number, such as 0 of 0.396, or 5 of -5."""
+    """Check whether a group takes a part of a longer number, such as 0 of 0.396, or 5 of -5."""
     for name, group in match.groupdict().items():
         if group and name not in WORDS:
             start, end = match.span(name)
@@ -174,20 +174,20 @@ def _cuts_a_number(match: re.Match[str]) -> bool:
 
 
 def cut_off(log: Log, last: int) -> list[str]:
-    """A warning where a number was read in a last line that has no line end."""
+    """Warn where a number was read in a last line that has no line end."""
     if log.ended or not log.lines or last != log.lines[-1].number:
         return []
     return ["its last line has no line end: a number in it may be cut off"]
 
 
 def table(rows: Iterable[Row]) -> pd.DataFrame:
-    """Of single rows, each with quantity, value and places."""
+    """Make a table of single rows, each with quantity, value and places."""
     values = pd.DataFrame(list(rows), columns=list(COLUMNS))
     return values.astype(dict.fromkeys(("value", *PLACES), float))
 
 
 def in_seconds(quantity: str, value: float) -> tuple[str, float]:
-    """('step_seconds', 0.0125) for 12.5 'step_ms' or 80 'steps_per_s'; others stay as they are."""
+    """Convert 12.5 'step_ms' or 80 'steps_per_s' to ('step_seconds', 0.0125); keep all others."""
     if quantity == "steps_per_s":  # its mean over lines would not be that of their seconds
         return "step_seconds", 1 / value if value else float("inf")
     for ending, unit in _UNITS.items():

@@ -42,7 +42,7 @@ class Reduced:
 
 
 def read(form: Format, name: str, paths: Sequence[Path], options: ImportOptions) -> Imported:
-    """Files of one format. Raises UsageError where one holds nothing of it, or what cannot be."""
+    """Read files of one format. Raises UsageError if one has nothing of it, or what cannot be."""
     values, warnings = read_files(form, name, paths, options)
     values = _without_first(_without_repeats(values, warnings), form, options, warnings)
     points = pd.DataFrame(list(_points(values, form, warnings)))
@@ -63,7 +63,7 @@ def _require_totals(points: pd.DataFrame) -> None:
 
 
 def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
-    """Lines that a restart wrote again count once; two numbers in one place are refused."""
+    """Drop lines that a restart wrote again, and refuse two different numbers in one place."""
     place = ["file", "source", "quantity", *PLACES, *WORDS]
     once = values[~values.duplicated([*place, "value"])]
     if len(once) < len(values):
@@ -209,7 +209,7 @@ def _over_ranks(rows: pd.DataFrame, quantity: str, form: Format) -> Reduced:
 
 
 def _last(reduced: Reduced, form: Format, quantity: str) -> tuple[pd.Series[float], str]:
-    """Of numbers that are of all steps before, those of the last epoch or step."""
+    """Keep only the last epoch or step of numbers that are of all steps before it."""
     levels = reduced.values.index.names
     unit = next((name for name in ("epoch", "step") if name in levels), None)
     if unit is None or not re.fullmatch(form.last_counts, quantity):
@@ -221,7 +221,7 @@ def _last(reduced: Reduced, form: Format, quantity: str) -> tuple[pd.Series[floa
 
 
 def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """For each size a row for each epoch, a column for each quantity: the points' own numbers.
+    """Tabulate each size, with a row an epoch and a column a quantity: the points' own numbers.
 
     No table where no number names an epoch.
     """

@@ -37,7 +37,7 @@ class Unusable:
 
 
 def find_logs(folder: Path) -> tuple[list[Path], list[Unusable]]:
-    """FOLDER/[runs/]*.jsonl, archived too: a log of each run, and the attempts before.
+    """Find FOLDER/[runs/]*.jsonl, archived too: a log of each run, and the attempts before.
 
     Raises UsageError where there are none.
     """
@@ -53,7 +53,7 @@ def find_logs(folder: Path) -> tuple[list[Path], list[Unusable]]:
 
 
 def find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
-    """The study of a folder, as far as its file tells, and what had to be assumed."""
+    """Read a folder's study as far as its file tells, and name what had to be assumed."""
     study, wrong = salvage_study(folder / "study.toml", folder.resolve().name)
     margin = f"the margin of {100 * study.margin:g} %"
     assumed = f"{margin} is an assumption made when reporting, not beforehand"
@@ -67,7 +67,7 @@ def find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
-    """What there is to say where runs name another study than the file beside them; else ''."""
+    """Tell how many runs name another study than the file beside them; '' where none does."""
     digests = (None, study.sha256, study.earlier_sha256)
     other = sum(sha256 not in digests for sha256 in carried)
     if not other:
@@ -77,14 +77,14 @@ def changed_study(study: Study, carried: Sequence[str | None]) -> str:
 
 
 def as_planned(study: Study, carried: Sequence[str | None]) -> Study:
-    """With one look at its blocks, where no run knows of more: none was planned then."""
+    """Give the study one look at its blocks where no run knows of more: none was planned then."""
     if study.earlier_sha256 in carried and study.sha256 not in carried:
         return study.model_copy(update={"max_blocks": study.blocks})
     return study
 
 
 def read_log(path: Path) -> Run | Unusable:
-    """A usable run, or why not."""
+    """Read a usable run, or tell why it is not usable."""
     try:
         run = read_run(path)
     except UsageError as error:  # a folder of that name, or a file of somebody else
@@ -106,7 +106,7 @@ def _superseded(path: Path) -> Unusable:
 
 
 def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:
-    """The items one by one; on standard error a bar, in a batch log a line now and then."""
+    """Yield the items; show a bar on standard error, or in a batch log a line now and then."""
     began, last_line_s = time.monotonic(), 0.0
     rest = iter(items)
     for done, item in enumerate(rest, 1):

@@ -59,7 +59,7 @@ class Statement:
 
 
 def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = None) -> str:
-    """All in one line: 'A faster at 22 of 26 points, Not settled at 4'; by how much with `sizes`.
+    """Count verdicts: 'A faster at 22 of 26 points, Not settled at 4'; by how much with `sizes`.
 
     What is settled stands first. Of more than `most` verdicts the last ones are counted together.
     """
@@ -89,23 +89,23 @@ def _sizes(rows: Sequence[Comparison]) -> str:
 
 
 def versus(a: Analysis) -> str:
-    """The candidate against the reference, in words."""
+    """Name the candidate against the reference, in words."""
     return " against ".join(reversed(sides(a.reference, a.candidate)))
 
 
 def marked(a: Analysis, variant: Variant, text: str) -> str:
-    """`text`, which begins with the mark of emulated runs where it speaks of such."""
+    """Put the mark of emulated runs before `text` where it speaks of such runs."""
     return ": ".join(filter(None, (emulation(a, [variant]), text)))
 
 
 def emulation(a: Analysis, variants: Iterable[Variant]) -> str:
-    """The mark of what several variants show together; '' where none of them slept."""
+    """Name the mark of emulation of several variants together; '' where none of them slept."""
     slept = {a.emulated(variant) for variant in variants}
     return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
 
 
 def _emulation(a: Analysis) -> Iterator[Statement]:
-    """What slept and what is real, and where the emulation ends."""
+    """Tell what slept, what is real, and where the emulation ends."""
     if not a.timelines:
         return
     which = "in all runs" if a.emulated() else f"where a variant says {EMULATE}=TIMELINE,"
@@ -124,7 +124,7 @@ def _emulation(a: Analysis) -> Iterator[Statement]:
 
 
 def _busy(a: Analysis) -> dict[int, float]:
-    """By ranks, of emulated runs: the busiest cell's share of time in which cores worked."""
+    """Find by ranks, of emulated runs, the busiest cell's share of time in which cores worked."""
     busy: dict[int, float] = {}
     for row in a.throughput:
         if a.emulated(row.point.variant) and row.busy_share is not None:
@@ -133,7 +133,7 @@ def _busy(a: Analysis) -> dict[int, float]:
 
 
 def _headline(a: Analysis) -> Statement:
-    """All verdicts in one sentence."""
+    """State all verdicts in one sentence."""
     summary = "not compared, as no launch holds usable, comparable runs of both on one transport"
     if a.comparisons:
         summary = f"{tally(a.comparisons, sizes=True)}; margin {rule(a.loaded.study.margin)}"
@@ -141,7 +141,7 @@ def _headline(a: Analysis) -> Statement:
 
 
 def opening(a: Analysis) -> str:
-    """The first sentence of page and terminal, for who knows no statistics."""
+    """Write the first sentence of page and terminal, for readers who know no statistics."""
     if trainings_answer(a):
         return clean(" ".join(islice(_trained(a), _TAUGHT)), _MOST)
     if not a.comparisons:
@@ -155,7 +155,7 @@ def opening(a: Analysis) -> str:
 
 
 def verdicts(a: Analysis) -> list[Statement]:
-    """What stands below the first sentence: all verdicts together, and the one of most weight."""
+    """List what follows the first sentence: all verdicts together, and the one of most weight."""
     if not any(c.decides for c in a.comparisons):
         return []
     several = a.comparisons[1:] or trainings_answer(a)
@@ -163,7 +163,7 @@ def verdicts(a: Analysis) -> list[Statement]:
 
 
 def _curve(a: Analysis, c: Comparison) -> str:
-    """The ratios along a comparison's first curve, of a study that plans no verdict."""
+    """Describe the ratios along a comparison's first curve, of a study that plans no verdict."""
 
     def line(row: Comparison) -> tuple[object, ...]:
         return row.transport, row.variant, row.points[0].fixed(c.curves[0])
@@ -182,8 +182,8 @@ def _size(c: Comparison, curve: str) -> str:
 
 
 def by_weight(a: Analysis) -> list[Comparison]:
-    """The primary comparison first, then the largest worlds, weak scaling before strong; what
-    exchanges otherwise than a plain run comes after what does not.
+    """Sort the comparisons: the primary one first, then the largest worlds, weak scaling before
+    strong; those that exchange otherwise than a plain run come after those that do not.
     """
 
     def weight(c: Comparison) -> tuple[object, ...]:
@@ -194,7 +194,7 @@ def by_weight(a: Analysis) -> list[Comparison]:
 
 
 def _compared(a: Analysis, forecast: bool = False) -> Iterator[Statement]:
-    """Every comparison; `forecast`: the primary one with what another day may give."""
+    """State every comparison; `forecast` adds to the primary one what another day may give."""
     for c in by_weight(a):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
         conditions = "; ".join([", ".join(c.curves), *c.words])
@@ -209,13 +209,13 @@ def _compared(a: Analysis, forecast: bool = False) -> Iterator[Statement]:
 
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
-    """At most five lines: the answer, the verdicts, what holds, where the report is."""
+    """Write at most five lines: the answer, the verdicts, what holds, where the report is."""
     lines = [opening(a), *(finding.line for finding in verdicts(a)), standing(checks(a))]
     return [*(clean(line, 500) for line in lines), f"{page} and {count(others, 'other file')}"]
 
 
 def findings(a: Analysis) -> list[Statement]:
-    """All that the head of the page says, in its order."""
+    """List all that the head of the page says, in its order."""
 
     def section(title: str) -> str:
         return f"{title} (emulated)" if a.emulated() else title
@@ -236,7 +236,7 @@ def findings(a: Analysis) -> list[Statement]:
 
 
 def _scaling(a: Analysis) -> Iterator[str]:
-    """For each curve, variant and batch the largest point against one process."""
+    """Compare the largest point of each curve, variant and batch with one process."""
     series: dict[tuple[str, Variant, int], list[PointRow]] = defaultdict(list)
     for s in a.efficiency:
         if s.kind == "common":
@@ -259,13 +259,13 @@ def _scaling(a: Analysis) -> Iterator[str]:
 
 
 def trainings_answer(a: Analysis) -> bool:
-    """Whether trainings are the study's answer: there are some, and no verdict on images/s."""
+    """Check whether trainings are the answer: there are some, and no verdict on images/s."""
     return bool(a.trained) and all(c.paired.n < c.needs for c in a.comparisons)
 
 
 def _trained(a: Analysis) -> Iterator[str]:
-    """For each batch and variant at most ranks: the median seconds to the target, or the share that
-    is right at the end.
+    """Describe each batch and variant at most ranks: the median seconds to the target, or the share
+    that is right at the end.
     """
     most = max((t.point.world_size for t in a.trained), default=0)
     groups: dict[tuple[str, ...], list[PointRow]] = defaultdict(list)

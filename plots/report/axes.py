@@ -33,13 +33,13 @@ _FEW = 4  # powers of two: too few marks
 
 
 def transport_order(transport: str) -> tuple[int, str]:
-    """Sorts transports; those that are not known go last."""
+    """Make a sort key of a transport; transports that are not known go last."""
     known = _TRANSPORTS.index(transport) if transport in _TRANSPORTS else len(_TRANSPORTS)
     return known, transport
 
 
 def in_order(cells: Iterable[str]) -> list[str]:
-    """Cells as the catalogue lists them, transport by transport, then what it does not know."""
+    """Sort cells as the catalogue lists them, transport by transport, then those not known."""
     names = set(cells)
     known = sorted(catalogue.cells(), key=lambda c: transport_order(catalogue.parts(c).transport))
     return [cell for cell in known if cell in names] + sorted(names - set(known))
@@ -69,7 +69,7 @@ preset = _PRESET.get
 
 @contextmanager
 def drawn_as(one: Preset) -> Iterator[None]:
-    """Whatever is drawn inside has this width, these letters, names and colours."""
+    """Provide this width, these letters, names and colours for all that is drawn inside."""
     token = _PRESET.set(one)
     try:
         yield
@@ -78,7 +78,7 @@ def drawn_as(one: Preset) -> Iterator[None]:
 
 
 def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> Style:
-    """How a cell's line, markers and bars look; without a look of its own it takes a spare one."""
+    """Choose the look of a cell's line, markers and bars: its own, or else a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport, _ = catalogue.parts(cell)
@@ -100,12 +100,12 @@ def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> S
 
 
 def is_log(values: Sequence[int]) -> bool:
-    """Whether an axis of these ranks or batches is logarithmic."""
+    """Check whether an axis of these ranks or batches is logarithmic."""
     return max(values) / min(values) > _LOG_FROM
 
 
 def ends(values: Sequence[int], log: bool) -> Extent:
-    """Ends of an axis on which each rank count or batch stands at its true place, with room."""
+    """Find the ends of an axis with each rank count or batch at its true place, and some room."""
     at = [math.log2(v) if log else float(v) for v in sorted(set(values))]
     room = 0.45 * min((b - a for a, b in itertools.pairwise(at)), default=1.0)
     low, high = at[0] - room, at[-1] + room
@@ -113,7 +113,7 @@ def ends(values: Sequence[int], log: bool) -> Extent:
 
 
 def apart(at: Sequence[float], values: Sequence[int], steps: float) -> list[float]:
-    """Places beside the true ones, so that intervals of several lines do not hide one another."""
+    """Shift the places a little, so that intervals of several lines do not hide one another."""
     shift = 0.08 * steps
     if is_log(values):
         return [x * 2**shift for x in at]
@@ -121,7 +121,7 @@ def apart(at: Sequence[float], values: Sequence[int], steps: float) -> list[floa
 
 
 def bars(values: Estimates) -> list[list[float]] | None:
-    """Lengths below and above each value; None where no value has an interval to show."""
+    """Measure lengths below and above each value; None where no value has an interval to show."""
     if all(e.shown is None for e in values):
         return None
     lengths = [(e.value - e.shown[0], e.shown[1] - e.value) if e.shown else (0, 0) for e in values]
@@ -129,12 +129,12 @@ def bars(values: Estimates) -> list[list[float]] | None:
 
 
 def dots(e: Estimate) -> tuple[float, ...]:
-    """The single blocks, where they are too few for an interval."""
+    """List the single blocks, where they are too few for an interval."""
     return e.blocks if e.shown is None and e.n > 1 else ()
 
 
 def reach(estimates: Estimates, *others: float) -> Extent:
-    """Ends of a logarithmic axis with every value and block, and bars that do not flatten them."""
+    """Find the ends of a log axis that holds every value and block; no long bar flattens them."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
     high = max([*values, *(e.shown[1] for e in estimates if e.shown)])
@@ -144,14 +144,14 @@ def reach(estimates: Estimates, *others: float) -> Extent:
 
 
 def cut(e: Estimate, frame: Extent) -> list[int]:
-    """At which ends of the frame an estimate's bar is cut: 0 is the low one, 1 the high one."""
+    """Name the ends of the frame that cut an estimate's bar: 0 is the low one, 1 the high one."""
     if e.shown is None:
         return []
     return [end for end, out in enumerate((e.shown[0] < frame[0], e.shown[1] > frame[1])) if out]
 
 
 def ratio_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Marks of a logarithmic axis of ratios, such as 1: round steps, of long axes powers of 2."""
+    """Choose marks, such as 1, of a log axis of ratios: round steps, of long axes powers of 2."""
     if high / low > _DOUBLE_FROM:
         whole = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
         if len(whole) > _FEW:
@@ -170,8 +170,8 @@ def _multiples(step: float, low: float, high: float) -> list[float]:
 
 
 def legible(values: Sequence[int], log: bool, letters: float) -> list[int]:
-    """Of different values those that an axis has room for, where `letters` fit along it; the
-    largest is there.
+    """Choose those of different values that an axis has room for, where `letters` fit along it; the
+    largest is always among them.
     """
     at = {v: math.log2(v) if log else float(v) for v in sorted(set(values))}
     low, high = ends(values, log)

@@ -35,14 +35,14 @@ class Check:
 
 
 def checks(a: Analysis) -> list[Check]:
-    """In the order in which a reader asks."""
+    """Make all checks, in the order in which a reader asks."""
     data = [_launches(a), *_logs(a), *_work(a), *_parity(a), *_parameters(a)]
     machine = [*_turns(a), *_sessions(a), _machine(a), _steady(a)]
     return [*data, *machine, *_skew(a)]
 
 
 def standing(checked: Sequence[Check]) -> str:
-    """All in one line: 'Holds: equal work, in turns. In doubt: 1 session.'"""
+    """Sum up all checks in one line: 'Holds: equal work, in turns. In doubt: 1 session.'"""
     names = {"Holds": True, "In doubt": False, "Not known": None}
     each = {word: [c.name for c in checked if c.holds is holds] for word, holds in names.items()}
     return " ".join(f"{word}: {', '.join(some)}." for word, some in each.items() if some)
@@ -63,7 +63,7 @@ def _launches(a: Analysis) -> Check:
 
 
 def _logs(a: Analysis) -> Iterator[Check]:
-    """A study that was changed, and runs without a number: a side that loses more is no better."""
+    """Check for a changed study and runs without a number: a side that loses more is no better."""
     if changed := a.loaded.changed:
         yield Check("study changed", False, f"{changed[:1].upper()}{changed[1:]}.")
     aside = [x.reason for x in a.loaded.unusable if x.state == "ok"]
@@ -153,8 +153,8 @@ def _turns(a: Analysis) -> Iterator[Check]:
 
 
 def _in_one_group(a: Analysis) -> Iterator[bool]:
-    """Of each pair, those of variants and arms too, whether its sides took turns with each other:
-    not where memory had no room for all worlds at once.
+    """Check of each pair, those of variants and arms too, whether its sides took turns with each
+    other: they did not where memory had no room for all worlds at once.
     """
     groups = {
         point: dict(zip(rows["block"], rows["took_turns_in"], strict=True))
@@ -166,7 +166,7 @@ def _in_one_group(a: Analysis) -> Iterator[bool]:
 
 
 def _first_steps(a: Analysis) -> Iterator[Check]:
-    """Whether beginning a turn costs both sides alike: DDP against itself could not show it."""
+    """Check whether beginning a turn costs both sides alike: DDP against itself cannot show it."""
     c = a.primary
     ends = c.first_steps.interval() if c is not None and c.first_steps is not None else None
     if c is None or c.first_steps is None or ends is None:

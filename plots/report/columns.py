@@ -16,7 +16,7 @@ from plots.report.format import escape, table
 
 
 def show(value: Any) -> str:
-    """A value as it is; what there are several of, in a row; '-' for nothing."""
+    """Write a value as it is, several values in a row, and '-' for nothing."""
     return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "-"
 
 
@@ -41,12 +41,12 @@ class Column:
         return attribute if self.key is None else self.key
 
     def values(self, rows: Sequence[Any]) -> list[Any]:
-        """Unrounded."""
+        """Read this column's value of each row, unrounded."""
         return list(map(attrgetter(self.of) if isinstance(self.of, str) else self.of, rows))
 
 
 def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
-    """The table on the page: without what no row says, and with what all say alike above it."""
+    """Make the page's table, without what no row says, and with what all say alike above it."""
     pairs = [(c, c.values(rows)) for c in columns if c.title]
     content = [(c, v) for c, v in pairs if not all(map(_says_nothing, v))]
     alike = [(c, v[0]) for c, v in content if not c.each and _alike(v)]
@@ -63,7 +63,7 @@ def _says_nothing(value: Any) -> bool:
 
 
 def _alike(values: Sequence[Any]) -> bool:
-    """Whether three rows or more have one name or count; of measurements that is chance."""
+    """Check whether three rows or more have one name or count; of measurements that is chance."""
     return (
         len(values) >= _FEW
         and isinstance(values[0], str | int | tuple)
@@ -72,22 +72,22 @@ def _alike(values: Sequence[Any]) -> bool:
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """The rows for JSON, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    """Make the rows for JSON, unrounded; an estimate is value, low95, high95 and n (blocks)."""
     kept = [c for c in columns if c.name]
     cells = [map(plain, c.values(rows)) for c in kept]
     return [dict(zip([c.name for c in kept], row, strict=True)) for row in zip(*cells, strict=True)]
 
 
 def csv(columns: Sequence[Column], rows: Sequence[Any]) -> str:
-    """The same, flat: an estimate has a column for each of its four; lists are parted by '; '."""
+    """Write the records as flat CSV: an estimate has four columns, lists are parted by '; '."""
     flat_records = [dict(_flat(record)) for record in records(columns, rows)]
     names = None if flat_records else [*dict.fromkeys(c.name for c in columns if c.name)]
     return csv_text(pd.DataFrame(flat_records, columns=names, dtype=object))
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """Any table as CSV. A text that a spreadsheet would run as a formula gets an apostrophe in
-    front; numbers, and texts that are numbers, stay as they are.
+    """Write any table as CSV. A text that a spreadsheet would run as a formula gets an apostrophe
+    in front; numbers, and texts that are numbers, stay as they are.
     """
     texts = frame.select_dtypes(include=["object", "string"]).columns
     cells = {name: [*map(_inert, frame[name])] for name in texts}
@@ -115,7 +115,7 @@ def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to what JSON can hold."""
     match value:
         case Estimate(value=best, low=low, high=high, n=n):
             return {"value": best, "low95": low, "high95": high, "n": n}

@@ -38,7 +38,7 @@ class Compared:
 
 
 def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
-    """Every point of the first and the last, judged against `below` times the first's images/s.
+    """Judge every point of the first and last study against `below` times the first's images/s.
 
     Raises UsageError for one alone, and for two that hold the same runs.
     """
@@ -89,7 +89,7 @@ def _study(folder: Path, a: Analysis) -> dict[str, Any]:
 
 
 def _gate(judged: Sequence[Judged], below: float | None) -> dict[str, Any]:
-    """What a check says; null without one."""
+    """Describe what a check says, for JSON; null without one."""
     if below is None:
         return {"check": None}
     outcome = verdict(judged)
@@ -116,13 +116,13 @@ _FORMS: Mapping[str, Callable[[Compared], str]] = {
 
 
 def require_form(out: Path) -> None:
-    """Raises UsageError for a file's name that ends in no form of a comparison."""
+    """Raise UsageError for a file's name that ends in no form of a comparison."""
     if out.suffix not in _FORMS:
         raise UsageError(f"{out}: comparisons are written as {', '.join(_FORMS)}; name one")
 
 
 def write(compared: Compared, out: Path) -> Path:
-    """In the form that the file's name ends in."""
+    """Write the comparison in the form that the file's name ends in."""
     return write_whole(out, _FORMS[out.suffix](compared))
 
 
@@ -187,7 +187,7 @@ def _beside(names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def cells(folder: Path, reference: str, candidate: str) -> Compared:
-    """Any two sides of one study, paired by block: a question that it was not made for.
+    """Compare any two sides of one study, paired by block: a question that it was not made for.
 
     A side is a cell with what it is chosen by: 'ddp/mpi,settings=matched,precision=bf16'.
     """

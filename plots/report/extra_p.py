@@ -40,7 +40,7 @@ def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
 
 
 def _region(a: Analysis, point: Point, curve: str) -> str:
-    """All that tells a line of the curve from others: 'ddp/mpi_16_images_per_rank'."""
+    """Name all that tells a line of the curve from others: 'ddp/mpi_16_images_per_rank'."""
     each = "step" if curve == "strong" else "rank"
     words = [point.cell, f"{point.fixed(curve)} images per {each}", *point.words]
     words += ["emulated"] if a.emulated(point.variant) else []

@@ -24,7 +24,7 @@ class Markdown(str):
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Text of a log or a study as one printable line; a digest tells apart what is cut off."""
+    """Turn text of a log or a study into one printable line; a digest tells cut texts apart."""
     head = " ".join(text[: 2 * limit].split())
     line = "".join(c if c.isprintable() else "?" for c in head)
     if len(text) <= 2 * limit and len(line) <= limit:
@@ -34,7 +34,7 @@ def clean(text: str, limit: int = 300) -> str:
 
 
 def escape(value: object, limit: int = 1000) -> str:
-    """The same for Markdown: shown as it is, never a tag, link, heading, emphasis or formula."""
+    """Clean a text and escape it for Markdown: never a tag, link, heading, emphasis or formula."""
     if isinstance(value, Markdown):
         return value
     line = html.escape(
@@ -48,7 +48,7 @@ def escape(value: object, limit: int = 1000) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """'64.7 % [62.3, 67.2]'; below six blocks, where an interval says nothing, their own values."""
+    """Write '64.7 % [62.3, 67.2]'; below six blocks, too few for an interval, their own values."""
     if e.shown is not None:
         low, high = ratio_ends(*e.shown) if form is ratio else map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
@@ -58,12 +58,12 @@ def interval(e: Estimate, form: Callable[[float], str]) -> str:
 
 
 def ratio_ends(low: float, high: float) -> tuple[str, str]:
-    """Both ends of an interval of ratios, neither of which is written as 1 unless it is."""
+    """Write both ends of an interval of ratios; neither is written as 1 unless it is 1."""
     return ends(low, high, 3, 1.0)
 
 
 def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
-    """With so many digits, and more where an end would be written as the limit that it is not."""
+    """Write ends with so many digits, or more where one would read as the limit that it is not."""
     others = [end for end in (low, high) if end != limit]
     enough = (n for n in range(digits, 9) if limit not in (round(end, n) for end in others))
     digits = next(enough, digits)
@@ -71,17 +71,17 @@ def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
 
 
 def short(e: Estimate, form: Callable[[float], str]) -> str:
-    """As `interval`, with n alone where there is none to show."""
+    """Write a value as `interval` does, or with n alone where there is no interval to show."""
     return interval(e, form) if e.shown else f"{form(e.value)} (n = {e.n})"
 
 
 def count(n: int, noun: str) -> str:
-    """'1 point', '2 points', '1,000 points'."""
+    """Count in words: '1 point', '2 points', '1,000 points'."""
     return f"{n:,} {noun if n == 1 else _plural(noun)}"
 
 
 def every(n: int, noun: str) -> str:
-    """'the one block', 'both blocks', 'all 6 blocks'."""
+    """Name all of n things: 'the one block', 'both blocks', 'all 6 blocks'."""
     several = _plural(noun)
     return {1: f"the one {noun}", 2: f"both {several}"}.get(n, f"all {n:,} {several}")
 
@@ -91,7 +91,7 @@ def _plural(noun: str) -> str:
 
 
 def rate(x: float) -> str:
-    """Images per second: '67.4', '3,760'."""
+    """Write images per second: '67.4', '3,760'."""
     return f"{x:,.0f}" if x >= 1000 else f"{x:.1f}" if x >= 10 else f"{x:.3g}"
 
 
@@ -100,7 +100,7 @@ def percent(x: float) -> str:
 
 
 def rule(x: float) -> str:
-    """A share that somebody fixed, such as a margin: '2 %'."""
+    """Write a share that somebody fixed, such as a margin: '2 %'."""
     return f"{100 * x:g} %"
 
 
@@ -113,12 +113,12 @@ def megabytes(x: float) -> str:
 
 
 def giga(x: float) -> str:
-    """Operations per second, in 10^9: '3.42', '12,300'."""
+    """Write operations per second, in 10^9: '3.42', '12,300'."""
     return rate(x / 1e9)
 
 
 def seconds(x: float) -> str:
-    """'0.304', '16.5', '1,234'."""
+    """Write seconds: '0.304', '16.5', '1,234'."""
     return f"{x:,.0f}" if x >= 999.5 else f"{x:.3g}"
 
 
@@ -127,31 +127,31 @@ def p_value(x: float) -> str:
 
 
 def number(value: Any) -> str:
-    """Of somebody else's table: six digits, '-' for nothing, texts as they are."""
+    """Write a value of somebody else's table: six digits, '-' for nothing, texts as they are."""
     if value is None or value != value:
         return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def slug(title: str) -> str:
-    """A heading's anchor."""
+    """Make a heading's anchor."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; its cells are escaped here."""
+    """Make a Markdown table and escape its cells."""
     cells = [[escape(cell).replace("|", "\\|") for cell in line] for line in (head, *rows)]
     return "\n".join(f"| {' | '.join(x)} |" for x in (cells[0], ["---"] * len(head), *cells[1:]))
 
 
 def code(text: str) -> Markdown:
-    """Text of a log in Markdown's letters of a program."""
+    """Format text of a log as code in Markdown."""
     return Markdown(f"`{clean(text).replace('`', chr(39))}`")
 
 
 def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Each different key with its file's name: 'weak', or with what tells it from the others of
-    that name: 'weak-compile-true-matched-16'.
+    """Pair each different key with its file's name: 'weak', or with what tells it from the others
+    of that name: 'weak-compile-true-matched-16'.
     """
     keys = list(dict.fromkeys(keys))
     varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]

@@ -31,7 +31,7 @@ class Judged:
 
 
 def verdict(judged: Iterable[Judged]) -> str:
-    """Of all points together; one that only the later study has says nothing."""
+    """Judge all points together; a point that only the later study has says nothing."""
     states = {one.state for one in judged} - {"new"}
     return "slower" if "slower" in states else "holds" if states == {"holds"} else "cannot tell"
 
@@ -43,7 +43,7 @@ def judge(
     not_compared: Sequence[NotCompared],
     below: float,
 ) -> Iterator[Judged]:
-    """Every point of both studies, and every planned one of which the later has no usable run."""
+    """Judge all points of both studies, and planned ones with no usable run in the later study."""
     judged = [_judged(change, below) for change in changes]
     judged += [_not_judged(before, after, one) for one in not_compared]
     judged.sort(key=lambda one: one.point)
@@ -59,7 +59,7 @@ def judge(
 
 
 def all_missing(before: Analysis, reason: str) -> list[Judged]:
-    """Where the later study has no usable run at all."""
+    """Judge every point as missing, where the later study has no usable run at all."""
     return [Judged(point, "missing", reason) for point in sorted(before.table.blocks)]
 
 
@@ -72,7 +72,7 @@ def _not_judged(before: Analysis, after: Analysis, one: NotCompared) -> Judged:
 
 
 def _judged(change: PointRow, below: float) -> Judged:
-    """By the interval alone: a value without one may be chance."""
+    """Judge a point by its interval alone: a value without one may be chance."""
     text, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
     if shown is None:
         reason = f"{text}, no interval from fewer than {MIN_BLOCKS} launches"

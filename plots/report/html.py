@@ -27,7 +27,7 @@ _IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
 
 
 def html(a: Analysis, page: Page, pictures: Sequence[Picture]) -> str:
-    """The whole file; nothing of a log is a tag in a page's sections."""
+    """Make the whole file; nothing of a log is a tag in a page's sections."""
     answering = next((p for p in pictures if p.narrow), None)
     environment = templates(autoescape=True)
     environment.globals.update(body=_body, slug=slug)
@@ -51,7 +51,7 @@ def html(a: Analysis, page: Page, pictures: Sequence[Picture]) -> str:
 
 
 def bare_page(title: str, text: str) -> str:
-    """Markdown by itself, as a page."""
+    """Make a page of Markdown by itself."""
     head = f'<!doctype html>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
     return head + str(_MARKDOWN.render(text))
 
@@ -64,7 +64,7 @@ def _body(section: Section) -> Markup:
 
 
 def _picture(picture: Picture) -> Markup:
-    """The SVG itself, so that its text is found and read; identifiers are of this figure alone."""
+    """Embed the SVG, so that its text is found and read; identifiers are of this figure alone."""
     head = '<figure id="figure-{}" role="img" aria-label="{}">'
     wide, narrow = _bare_svg(picture.svg, picture.name), picture.narrow
     if narrow:

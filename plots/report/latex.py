@@ -26,7 +26,7 @@ def export(a: Analysis) -> str:
 
 
 def _row(a: Analysis, c: Comparison) -> list[str]:
-    """As the page has it; a row of several kinds says of itself that it slept."""
+    """Make a row as the page has it; a row of emulated runs says so itself."""
     slept = ["emulated"] if a.emulated(c.variant) else []
     e, conditions = c.estimate, "; ".join([*c.words, *slept])
     sizes = [str(c.world_size), f"{c.samples_per_rank:,}"]

@@ -21,14 +21,14 @@ class Number:
 
 
 def figures_of(a: Analysis) -> tuple[str, ...]:
-    """How the names begin of the figures that answer; the first one that is drawn does."""
+    """Name figures that answer, by how their names begin; the first one that is drawn does."""
     if not a.comparisons:
         return ()
     return ("accuracy",) if answer.trainings_answer(a) else ("ratio-by-size", "ratio")
 
 
 def numbers(a: Analysis) -> list[Number]:
-    """Of the comparison of most weight; without one, of two cells at most ranks."""
+    """Choose numbers of the comparison of most weight; without one, of two cells at most ranks."""
     most = max(p.world_size for p in a.table.blocks)
     points, curve = sorted(p for p in a.table.blocks if p.world_size == most)[:2], "weak"
     if compared := answer.by_weight(a):

@@ -56,7 +56,7 @@ class Page:
     sections: Sequence[Section]
 
     def markdown(self, folded: bool = False) -> str:
-        """What is folded, or all else."""
+        """Write the folded sections, or all else."""
         texts = [] if folded else [f"# {escape(self.title)}", self.head]
         shown = (one for one in self.sections if one.folded == folded)
         texts += (f"## {escape(one.title)}\n\n{one.text}" for one in shown)
@@ -64,7 +64,7 @@ class Page:
 
 
 def page(a: Analysis, drawn: Sequence[str]) -> Page:
-    """Every section that has something to say; `drawn`: names of the figures beside the page."""
+    """Write every section that has something to say; `drawn` names the figures beside the page."""
     # whatever the template writes is escaped: anybody wrote logs, studies and sites
     template = templates(finalize=escape).get_template("prose.md.j2")
     context = template.new_context(_context(a, drawn))
@@ -125,7 +125,7 @@ def _context(a: Analysis, drawn: Sequence[str]) -> dict[str, Any]:
 
 
 def templates(**options: Any) -> Environment:
-    """What the pages are rendered by: the files beside this module."""
+    """Load the templates that render the pages: the files beside this module."""
     loader = FileSystemLoader(Path(__file__).parent)
     blank: Any = {"trim_blocks": True, "lstrip_blocks": True, **options}
     return Environment(loader=loader, undefined=StrictUndefined, **blank)
@@ -137,7 +137,7 @@ def _meanings(settings: Collection[str]) -> Markdown:
 
 
 def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
-    """A line for each reason with the first pairs that it holds for; the details have them all."""
+    """Write a line for each reason with the first pairs it holds for; the details have all."""
     pairs: dict[str, list[str]] = defaultdict(list)
     for item in missing:
         pairs[item.reason].append(item.pair)
@@ -147,7 +147,7 @@ def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
 
 
 def _provenance(loaded: Loaded) -> Markdown:
-    """What the runs recorded about where they ran; a value that not all have, with their number."""
+    """Tabulate what runs recorded of where they ran; count the runs where not all have a value."""
     rows = [["machine", machine(loaded.host)]]
     recorded = loaded.runs["recorded"].tolist()
     for part in ("versions", "git", "env", "platform"):

@@ -17,7 +17,7 @@ from plots.report.verdicts import exchanges_nothing
 
 
 def paragraph(a: Analysis) -> Markdown:
-    """How the numbers were made, in one paragraph that an author can cite."""
+    """Describe how the numbers were made, in one paragraph that an author can cite."""
     study = a.loaded.study
     order = "Runs were launched in random order."
     if a.loaded.fixed:  # logs that carry their study were made by pairs
@@ -47,7 +47,7 @@ def paragraph(a: Analysis) -> Markdown:
 
 
 def limits(a: Analysis) -> Iterator[str]:
-    """What the numbers do not say."""
+    """Tell what the numbers do not say."""
     worlds = sorted(set(a.loaded.runs["world_size"]))
     sizes = " and ".join(filter(None, (", ".join(map(str, worlds[:-1])), ranks(worlds[-1]))))
     yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
@@ -77,6 +77,6 @@ def limits(a: Analysis) -> Iterator[str]:
 
 
 def _span(a: Analysis, column: str) -> str:
-    """A column's value, or from its least to its largest."""
+    """Write a column's value, or the range from its least to its largest."""
     values = a.loaded.runs[column]
     return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in (values.min(), values.max())))

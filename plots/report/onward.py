@@ -18,7 +18,7 @@ _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 
 
 def onward(a: Analysis) -> Markdown:
-    """Two sentences on the primary comparison; '' where nothing is compared."""
+    """Write two sentences on the primary comparison; '' where nothing is compared."""
     return Markdown(_onward(a))
 
 
@@ -57,7 +57,7 @@ def _study(a: Analysis) -> str:
 
 
 def _another_day(a: Analysis, c: Comparison, command: str, left: int) -> str:
-    """A settled answer is of its sessions; three of them tell how days differ."""
+    """Propose another day: an answer is of its sessions, and three tell how days differ."""
     if c.unit == "sessions":
         return "Nothing is open here. Other ranks, batches or machines are another study."
     if left <= 0:
@@ -71,7 +71,7 @@ def _another_day(a: Analysis, c: Comparison, command: str, left: int) -> str:
 
 
 def _price(a: Analysis, launches: int) -> str:
-    """', about 6 min', by what a launch took from its first start to its last end."""
+    """Estimate ', about 6 min' from what a launch took from its first start to its last end."""
     runs = a.loaded.runs
     ends = (runs["began_s"] + runs["wall_s"]).groupby(runs["block"]).max()
     spans = (ends - runs.groupby("block")["began_s"].min()).dropna()

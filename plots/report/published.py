@@ -27,7 +27,7 @@ _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
-    """published.md and its figure, from every table of points in `folder` and from our studies."""
+    """Write published.md and its figure, from all tables of points in `folder` and our studies."""
     points = _points(folder)
     rows = [*_imported(scaled(points)), *(row for study in studies for row in _study_rows(study))]
     if not rows:
@@ -60,7 +60,7 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
 
 
 def _alone(x: float) -> Estimate | None:
-    """One number without an interval."""
+    """Make an estimate of one number without an interval; None where it is missing."""
     return None if pd.isna(x) else Estimate(value=float(x), low=None, high=None, n=0)
 
 
@@ -88,7 +88,7 @@ def _points(folder: Path) -> pd.DataFrame:
 
 
 def _read_points(path: Path) -> pd.DataFrame:
-    """One table of points. Raises UsageError where it is none."""
+    """Read one table of points. Raises UsageError where it is none."""
     try:
         frame = pd.read_csv(path, dtype=_WORDS)
     except (ValueError, OSError) as error:

@@ -54,7 +54,7 @@ class Exhibit:
         return self.columns(a) if callable(self.columns) else self.columns
 
     def table(self, a: Analysis) -> str:
-        """In Markdown; '' without rows."""
+        """Write the table in Markdown; '' without rows."""
         rows, columns = self.rows_of(a), self.columns_of(a)
         if not (rows and columns):
             return ""
@@ -112,7 +112,7 @@ def summarised(a: Analysis, data: dict[str, Any]) -> None:
 
 
 def files(a: Analysis) -> Iterator[tuple[str, str]]:
-    """The tables as CSV, by file name."""
+    """Yield the tables as CSV, by file name."""
     for one in EXHIBITS:
         rows = one.rows_of(a) if one.csv else ()
         if rows or (one.csv and one.place):
@@ -120,7 +120,7 @@ def files(a: Analysis) -> Iterator[tuple[str, str]]:
 
 
 def _all_columns(a: Analysis, exhibit: Exhibit) -> Sequence[Column]:
-    """Those of all exhibits of one place, which show parts of one list on the page."""
+    """List the columns of all exhibits of one place, which show parts of one list on the page."""
     place = exhibit.place
     shared = [one for one in EXHIBITS if one is exhibit or (place and one.place == place)]
     columns = [column for one in shared for column in one.columns_of(a)]

@@ -43,7 +43,7 @@ class Picture:
 
 
 def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[str, Figure]:
-    """All figures the study has points for, or one, by file name without ending.
+    """Draw all figures the study has points for, or one, by file name without ending.
 
     Raises UsageError for one that is not there, and for names that its legend has not.
     """
@@ -60,7 +60,7 @@ def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[
 
 
 def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """A new figure is declared here: for which rows it is drawn, and its name."""
+    """Declare every figure, a new one too: for which rows it is drawn, and its name."""
     # the figure that the page begins with is the first, and of the comparison that it tells
     ratios: dict[tuple[Variant], list[Comparison]] = defaultdict(list)
     for c in answer.by_weight(a):
@@ -86,7 +86,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
 
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """A page for each number of ranks of the frameworks; one plain process is on every one."""
+    """Yield a page for each number of ranks of the frameworks; one plain process is on each."""
     key = attrgetter("variant", "samples_per_step", "world_size")
     pages = {key(t.point) for t in a.trained if t.point.world_size > 1}
     pages = pages or {key(t.point) for t in a.trained}
@@ -101,7 +101,7 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """A page for each size: its cells and variants are rows."""
+    """Yield a page for each size: its cells and variants are rows."""
 
     def of(p: Point) -> tuple[int, int]:
         return p.world_size, p.samples_per_rank
@@ -139,7 +139,7 @@ def _data(figure: Figure, ending: str, dpi: int = DPI) -> bytes:
 def pictures(
     a: Analysis, figures: dict[str, Figure], folder: Path, answering: str = ""
 ) -> Iterator[Picture]:
-    """The figures as they were saved, each with its title and conditions in words.
+    """Read the figures as they were saved, each with its title and conditions in words.
 
     The one that answers is there in the width of a phone too.
     """
@@ -151,7 +151,7 @@ def pictures(
 
 
 def _series(rows: Sequence[PointRow]) -> Iterator[tuple[str, list[PointRow]]]:
-    """Rows by figure: of one curve, variant and fixed size; `single` joins every one."""
+    """Split rows by figure: one curve, variant and fixed size each; `single` joins every one."""
 
     def key(r: PointRow) -> tuple[Variant, int]:
         return r.point.variant, r.point.fixed(r.curve)

@@ -22,7 +22,7 @@ _UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 def draw(measured: Sequence[Measured]) -> Figure:
-    """All logs in one figure; each cell as in a study's figures."""
+    """Draw all logs in one figure, with each cell as in a study's figures."""
     kinds = [kind for kind in KINDS if any(m.of(kind) for m in measured)]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(2.6 * len(kinds) + 2.2, 5.6))
@@ -66,7 +66,7 @@ def _line(times: Axes, rates: Axes, timed: Sequence[Timed], look: Any, name: str
 
 
 def _plain(look: dict[str, Any]) -> dict[str, Any]:
-    """Without what a line that has no bars does not take."""
+    """Remove from a look what a line that has no bars does not take."""
     return {key: value for key, value in look.items() if key not in ("elinewidth", "capsize")}
 
 

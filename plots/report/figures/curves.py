@@ -35,7 +35,7 @@ _BOUND = (
 
 
 def throughput(a: Analysis, rows: list[PointRow]) -> Figure:
-    """Images/s of every cell, and of as many single processes."""
+    """Draw images/s of every cell, and of as many single processes."""
     curve, batch = rows[0].curve, rows[0].curve == "batch"
     figure, (ax,) = panels(7.2, 3.9)
     values, shown = [size(curve, r.point) for r in rows], [r.images_per_s for r in rows]
@@ -60,7 +60,7 @@ def throughput(a: Analysis, rows: list[PointRow]) -> Figure:
 
 
 def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
-    """Against the common baseline, and beside it each cell's own, which tells another story."""
+    """Draw scaling over the common baseline and, beside it, over each cell's own baseline."""
     weak = rows[0].curve == "weak"
     y = attrgetter("efficiency" if weak else "speedup")
     form = percent if weak else "{:.2f}".format
@@ -99,7 +99,7 @@ def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
 
 
 def _draw_bounds(ax: Axes, bounds: Rows, rows: Rows) -> None:
-    """Dotted, in the colour of its cell: where a point were if none of its exchange overlapped."""
+    """Draw dotted, in its cell's colour, where a point would be if no exchange overlapped."""
     cells = in_order(r.point.cell for r in rows)
     y = attrgetter("visible_efficiency" if rows[0].curve == "weak" else "visible_speedup")
     for cell in in_order(b.point.cell for b in bounds):
@@ -110,7 +110,7 @@ def _draw_bounds(ax: Axes, bounds: Rows, rows: Rows) -> None:
 
 
 def _show_batches(ax: Axes, values: Sequence[int], samples_per_step: int) -> None:
-    """Images per rank above: what shrinks along a strong curve."""
+    """Show images per rank above the axes: they shrink along a strong curve."""
     above = ax.secondary_xaxis("top")
     marks = marks_along(ax, values, log=True)
     above.set_xticks(marks, [f"{samples_per_step / n:g}" for n in marks], fontsize="small")
@@ -120,7 +120,7 @@ def _show_batches(ax: Axes, values: Sequence[int], samples_per_step: int) -> Non
 
 
 def _anchors(rows: Rows) -> list[PointRow]:
-    """Each cell against itself at one rank, 1 by definition: where its line is measured from."""
+    """Make each cell's point at one rank, 1 by definition: where its line is measured from."""
     one = Estimate(value=1.0, low=None, high=None, n=1)
     by_baseline = {r.baseline: r for r in rows if r.kind == "own"}
     values = {"efficiency": one, "speedup": one}
@@ -134,7 +134,7 @@ def _baseline(row: PointRow) -> str:
 
 
 def _frame(estimates: Estimates, log_y: bool, *others: float) -> Extent:
-    """Ends of the y axis, which starts at 0 unless it is logarithmic."""
+    """Find the ends of the y axis, which starts at 0 unless it is logarithmic."""
     low, high = reach(estimates, *others)
     return (low, high) if log_y else (0, 1.04 * high)
 
@@ -147,7 +147,7 @@ def _draw_series(
     y: Callable[[PointRow], Estimate],
     form: Callable[[float], str],
 ) -> None:
-    """One line for each cell of `every` that has rows; every mark at its true place."""
+    """Draw one line for each cell of `every` that has rows, with every mark at its true place."""
     cells = in_order(r.point.cell for r in every)
     for cell in cells:
         estimates = {size(r.curve, r.point): y(r) for r in rows if r.point.cell == cell}
@@ -164,7 +164,7 @@ def _draw_ideal(ax: Axes, values: Sequence[int], one: float) -> None:
 
 
 def _at_largest(rows: Rows, y: Callable[[PointRow], Estimate]) -> tuple[str, dict[str, Estimate]]:
-    """The largest point in words, and each cell's value there."""
+    """Describe the largest point in words, and find each cell's value there."""
     largest = max(size(r.curve, r.point) for r in rows)
     place = f"{largest} images per rank" if rows[0].curve == "batch" else ranks(largest)
     return place, {r.point.cell: y(r) for r in rows if size(r.curve, r.point) == largest}
@@ -178,12 +178,12 @@ def _conditions(a: Analysis, rows: Rows) -> str:
 
 
 def _variant(rows: Rows) -> Variant:
-    """The longest, as that of `single` says nothing of an exchange."""
+    """Choose the longest variant, as that of `single` says nothing of an exchange."""
     return max((r.point.variant for r in rows), key=len)
 
 
 def _finding(last: Mapping[str, Estimate], form: Callable[[float], str]) -> str:
-    """Values at the largest point, where all have an interval and they do not crowd a title."""
+    """Write the values at the largest point, if all have intervals and do not crowd a title."""
     if all(e.shown is None for e in last.values()):
         return f": n = {max(e.n for e in last.values())}, too few launches for an interval"
     values = ", ".join(f"{cell} {short(e, form)}" for cell, e in last.items())

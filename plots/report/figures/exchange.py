@@ -38,7 +38,7 @@ _NOT_OBSERVED: dict[str, Any] = {
 
 
 def breakdown(a: Analysis, rows: list[PointRow], costs: list[PointRow]) -> Figure:
-    """Stacked parts of observed steps, a diamond for undisturbed ones, the costs beside them."""
+    """Draw stacked parts of observed steps, a diamond for undisturbed ones, costs beside them."""
     rows = sorted(rows, key=lambda r: _order(r.point, [r.point for r in rows]))
     figure, (ax,) = panels(8.4, 1.9 + 0.55 * len(rows))
     undisturbed = [r.undisturbed_seconds for r in rows if r.undisturbed_seconds]
@@ -71,7 +71,7 @@ def breakdown(a: Analysis, rows: list[PointRow], costs: list[PointRow]) -> Figur
 
 
 def overlap(a: Analysis, rows: list[PointRow]) -> Figure:
-    """Two marks a cell: filled where the exchange overlaps, open where it follows."""
+    """Draw two marks a cell: filled where the exchange overlaps, open where it follows."""
     rows = sorted(rows, key=lambda r: _order(r.point, [r.point for r in rows]))
     figure, (ax,) = panels(7.6, 1.9 + 0.5 * len(rows))
     shown = [e for r in rows for e in (r.overlapped_seconds, r.blocking_seconds)]

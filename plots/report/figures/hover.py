@@ -21,5 +21,5 @@ def name_value(ax: Axes, x: Any, y: Any, text: str) -> None:
 
 
 def with_names(svg: str) -> str:
-    """The SVG with a <title> for every such mark, in place of its identifier."""
+    """Give every named mark of the SVG a <title> in place of its identifier."""
     return _NAMED.sub(lambda m: f"<g><title>{escape(bytes.fromhex(m[1]).decode())}</title>", svg)

@@ -25,7 +25,7 @@ _BASELINES = {"own": "its own one rank", "common": "one plain process"}
 
 
 def draw(rows: Sequence[CurveRow]) -> Figure:
-    """A panel for each baseline; a line for each source, curve and backend."""
+    """Draw a panel for each baseline, with a line for each source, curve and backend."""
     cells = sorted({_cell(r.backend) for r in rows})
     lines: dict[tuple[str, str, str], list[CurveRow]] = defaultdict(list)
     for row in rows:
@@ -68,10 +68,10 @@ def _draw_line(ax: Axes, series: Sequence[CurveRow], baseline: str, cells: Seque
 
 
 def _short(source: str) -> str:
-    """A source without what stands behind it in brackets."""
+    """Shorten a source by what stands behind it in brackets."""
     return clean(source.partition(" (")[0], 60)
 
 
 def _cell(backend: str) -> str:
-    """Theirs look as ours over MPI do, as no transport is told."""
+    """Name the cell whose look a backend has: the one over MPI where no transport is told."""
     return backend if "/" in backend or backend == "single" else f"{backend}/mpi"

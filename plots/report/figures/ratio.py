@@ -39,7 +39,7 @@ _NAME_IN = 2.5  # the length of such a line on a page
 
 
 def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
-    """Forest plot: one row per point, the margin shaded, 1 marked, blocks from top to bottom.
+    """Draw a forest plot: a row per point, the margin shaded, 1 marked, blocks from top to bottom.
 
     `pages`: the rows of each variant, in this order. What differs between pages
     stands at each row, what does not in the subtitle.
@@ -80,7 +80,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
 
 
 def _ratio_scale(ax: Axes, axis: Literal["x", "y"], frame: Extent) -> None:
-    """Logarithmic: half and double are equally far from 1."""
+    """Make an axis logarithmic: half and double are equally far from 1."""
     ticks = ratio_ticks(*frame, most=most_marks(ax) if axis == "x" else 8)
     ax.set(**{f"{axis}scale": "log", f"{axis}lim": frame})
     ax.minorticks_off()
@@ -95,7 +95,7 @@ def _entitle(
     notes: Sequence[str],
     frame: Extent,
 ) -> None:
-    """All verdicts in one line, and what all rows have in common below it."""
+    """Write all verdicts in one title line, and what all rows have in common below it."""
     title = f"{versus(a)}: {tally(rows, most=_VERDICTS)}"
     same = [word for word in rows[0].words if word in common]
     margin = f"shaded: equal within {rule(a.loaded.study.margin)}"
@@ -106,7 +106,7 @@ def _entitle(
 
 
 def curves_of(rows: Sequence[Comparison]) -> list[str]:
-    """The curves along which a ratio is known at several sizes."""
+    """Name the curves along which a ratio is known at several sizes."""
     sizes = {
         curve: {size(curve, c.points[0]) for c in rows if curve in c.curves} for curve in CURVES
     }
@@ -114,7 +114,7 @@ def curves_of(rows: Sequence[Comparison]) -> list[str]:
 
 
 def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
-    """A panel for each curve, a line for each transport and fixed size; the margin shaded."""
+    """Draw a panel for each curve, a line for each transport and fixed size; shade the margin."""
     curves = curves_of(rows)
     figure, axes = panels(7.2, 2.7, len(curves))
     margin = a.loaded.study.margin
@@ -150,7 +150,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
 
 
 def _line(curve: str, c: Comparison) -> tuple[str, int]:
-    """Transport, and what stays along the curve."""
+    """Name the transport, and what stays along the curve."""
     return c.transport, c.points[0].fixed(curve)
 
 

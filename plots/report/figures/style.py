@@ -63,14 +63,14 @@ _ARROWS = {"x": (4, 5), "y": (7, 6)}  # matplotlib's carets at the low and the h
 
 
 def drawing(one: Preset) -> AbstractContextManager[None]:
-    """matplotlib's settings for a preset."""
+    """Provide matplotlib's settings for a preset."""
     return rc_context({**STYLE, "font.size": one.letters * _POINTS})
 
 
 def panels(
     width_in: float, height_in: float, columns: int = 1, share_y: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """Axes beside one another in a figure of this size, or as wide as the preset."""
+    """Make axes beside one another in a figure of this size, or as wide as the preset."""
     as_wide = preset().width_in or width_in
     # a narrow figure keeps its rows readable, a wide one its shape
     height_in *= max(as_wide / width_in, 0.8)
@@ -82,7 +82,7 @@ def panels(
 
 
 def name_axes(ax: Axes, x: str, y: str = "", title: str = "") -> None:
-    """Labels and title, on as many lines as the panel is narrow."""
+    """Write labels and title, on more lines where the panel is narrow."""
     figure: Any = ax.get_figure(root=True)
     room_in = (0.6 + 0.2 / _columns(ax)) * figure.get_figwidth() / _columns(ax)
     ax.set_xlabel(wrapped(x, room_in))
@@ -103,7 +103,7 @@ def keep_x_label_inside(ax: Axes, text: str) -> None:
 
 
 def most_marks(ax: Axes) -> int:
-    """Of an axis of ratios."""
+    """Count the marks that an axis of ratios has room for."""
     narrow = _width(ax) < _NARROW_IN  # names and numbers of rows leave it little
     return max(2, min(8, letters_in((0.2 if narrow else 0.45) * _width(ax)) // 5))
 
@@ -128,7 +128,7 @@ def mark(
     axis: str = "y",
     unit: str = "",
 ) -> ErrorbarContainer:
-    """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts.
+    """Draw values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts.
 
     A pointer on one shows it by `form` and in `unit`, as tables do.
     """
@@ -153,14 +153,14 @@ def mark(
 
 
 def spread(ax: Axes, row: float, values: Sequence[float], style: Style) -> None:
-    """Values of single blocks around a row, from top to bottom: a drift is seen as a slope."""
+    """Draw single blocks around a row, from top to bottom, so that a drift is seen as a slope."""
     step = 0.6 / max(1, len(values) - 1)
     at = [row - 0.3 + step * i for i in range(len(values))]
     ax.plot(values, at, "o", color=style["color"], markersize=2.6, alpha=0.55, markeredgewidth=0)
 
 
 def scale_axes(ax: Axes, values: Sequence[int], frame: Extent, log_y: bool) -> None:
-    """Ranks or batches at their true places on the x axis; ticks and limits of both."""
+    """Put ranks or batches at their true places on the x axis; set ticks and limits of both."""
     log_x = log_y or is_log(values)
     if log_x:
         ax.set_xscale("log", base=2)
@@ -174,12 +174,12 @@ def scale_axes(ax: Axes, values: Sequence[int], frame: Extent, log_y: bool) -> N
 
 
 def marks_along(ax: Axes, values: Sequence[int], log: bool) -> list[int]:
-    """Those of the values for whose marks the axis is long enough."""
+    """Choose those of the values for whose marks the axis is long enough."""
     return legible(values, log, letters_in(0.6 * _width(ax) / _columns(ax)))
 
 
 def name_rows(ax: Axes, names: Sequence[str]) -> None:
-    """Rows from top to bottom on the y axis, and a grid for values along the other."""
+    """Name rows from top to bottom on the y axis, and draw a grid for values along the other."""
     ax.set_yticks(range(len(names)), names, fontsize="small")
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(visible=True, axis="x")
@@ -189,8 +189,8 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
 def legend(
     ax: Axes, values: Mapping[str, str] | None = None, heading: str = "", above: bool = False
 ) -> None:
-    """To the right of the axes or above them, below a narrow figure; `values`, which `heading`
-    explains, stand below cells' names.
+    """Draw the legend to the right of the axes or above them, below a narrow figure; `values`,
+    which `heading` explains, stand below cells' names.
     """
     figure: Any = ax.get_figure(root=True)
     entries = [each.get_legend_handles_labels() for each in figure.axes]
@@ -226,7 +226,7 @@ def add_titles(
     notes: Sequence[str],
     counted: str,
 ) -> None:
-    """Finding on top, conditions below it, at the foot notes, the machine and what was counted.
+    """Write the finding on top, conditions below, at the foot notes, machine and what was counted.
 
     `variants` are those of all that is drawn: the figure's label is their mark of emulation.
     """
@@ -269,7 +269,7 @@ def caption(
     frame: Extent,
     unit: str = "launches",
 ) -> None:
-    """As `add_titles`, the foot ending with n launches and how to read the bars, over the unit."""
+    """Do as `add_titles`; the foot ends with n launches and how to read the bars, over the unit."""
     n = sorted({e.n for e in estimates})
     remarks = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
     remarks[0] += ": one launch, no interval" if n[-1] == 1 else " launches"
@@ -283,17 +283,17 @@ def caption(
 
 
 def letters_in(width_in: float, size: float = 1.0) -> int:
-    """About how many letters fit, `size` times as large as usual."""
+    """Estimate how many letters fit, `size` times as large as usual, in a width in inches."""
     return int(72 * width_in / (0.56 * size * preset().letters * _POINTS))
 
 
 def _line_in(size: float = 1.0) -> float:
-    """How high a line of such letters is."""
+    """Estimate how high a line of such letters is, in inches."""
     return 1.25 * size * preset().letters * _POINTS / 72
 
 
 def wrapped(text: str, width_in: float, size: float = 1.0) -> str:
-    """Each line of it on as many as it needs; '2 %' and both ends of an interval stay together."""
+    """Wrap each line to as many as it needs; '2 %' and both ends of an interval stay together."""
     letters = max(12, letters_in(width_in, size))
     glued = re.sub(r" (?=%|[-\d.,]+\])", "\xa0", text)
     lines = (part for line in glued.split("\n") for part in wrap(line, letters))

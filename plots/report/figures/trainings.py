@@ -21,8 +21,8 @@ _FAR = 60  # percent: an epoch below it is left of where trainings differ
 
 
 def accuracy(a: Analysis, rows: Sequence[PointRow]) -> Figure:
-    """Accuracy against epochs and seconds, with one training drawn bold, the same in every cell;
-    where there is a target, the share of trainings that have reached it.
+    """Draw accuracy against epochs and seconds, with one training bold, the same in every cell;
+    where there is a target, draw the share of trainings that have reached it.
     """
     targets = sorted({row.target for row in rows if row.target is not None})
     wide_in, columns = 8.4 + 2.4 * bool(targets), 2 + bool(targets)
@@ -69,8 +69,8 @@ def _style(row: PointRow, cells: Sequence[str]) -> dict[str, Any]:
 
 
 def _draw_cell(axes: Sequence[Axes], row: PointRow, usual: Training, style: dict[str, Any]) -> None:
-    """Bold the training of the usual one's seed: one of each cell's own choice would show other
-    seeds as if frameworks learnt differently.
+    """Draw a cell's trainings, with the one of the usual training's seed in bold: one of each
+    cell's own choice would show other seeds as if frameworks learnt differently.
     """
     same = (t for t in row.trainings if (t.seed, t.index) == (usual.seed, usual.index))
     chosen = next(same, row.usual)
@@ -87,7 +87,7 @@ def _draw_cell(axes: Sequence[Axes], row: PointRow, usual: Training, style: dict
 
 
 def _draw_done(ax: Axes, row: PointRow, style: dict[str, Any]) -> None:
-    """Steps up at each training that is done; those that never were keep it below 100 %."""
+    """Draw a step up at each training that is done; trainings never done keep it below 100 %."""
     at = sorted(t.seconds[-1] for t in row.trainings if t.reached)
     shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
     small = style | {"markersize": 0.6 * style["markersize"], "linewidth": 1.3}
