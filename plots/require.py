@@ -14,14 +14,14 @@ from bench.options import Shown
 
 
 def require_parent(path: Path) -> Path:
-    """A file is written where a folder is, and none is made for it. Raises UsageError."""
+    """Check that the folder of a file to write exists; none is made for it. Raises UsageError."""
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
     return path
 
 
 def require_folder(folder: Path) -> Path:
-    """Raises UsageError for what is no folder, such as an archive that is not unpacked."""
+    """Raise UsageError for what is no folder, such as an archive that is not unpacked."""
     if folder.is_file() and tarfile.is_tarfile(folder):
         unpack = f"tar xzf {shlex.quote(str(folder))}"
         raise UsageError(

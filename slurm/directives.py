@@ -43,12 +43,12 @@ class Request:
 
 
 def job_name(study: Study, job_id: str) -> str:
-    """A job's name in the queue: it tells the jobs of a study apart."""
+    """Name a job in the queue so that the jobs of a study can be told apart."""
     return f"{study.name}-{job_id}"
 
 
 def directives(study: Study, request: Request, job: Job) -> list[str]:
-    """Options of sbatch. Raises UsageError where the account is missing or the site forbids one."""
+    """List sbatch's options. Raises UsageError without an account or if the site forbids any."""
     site = request.site
     if site.launch == "ibrun":  # it takes the ranks from the job, and binds them itself
         ranks: dict[str, object] = {"ntasks": job.nodes * site.ranks_per_node}
@@ -68,7 +68,7 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
 
 
 def report_directives(study: Study, request: Request) -> list[str]:
-    """The same for the job that writes the report: one process, minutes, no GPU."""
+    """List options of sbatch for the job that writes the report: one process, minutes, no GPU."""
     site = request.site
     # a rank's memory comes with its CPUs
     cpus = {} if site.launch == "ibrun" else {"cpus-per-task": site.cpu.per_rank}
@@ -77,12 +77,12 @@ def report_directives(study: Study, request: Request) -> list[str]:
 
 
 def report_minutes(site: Site) -> int:
-    """What the report's job asks for."""
+    """Choose the minutes that the report's job asks for."""
     return min(_REPORT_MINUTES, site.limits.max_minutes or _REPORT_MINUTES)
 
 
 def _words(options: Mapping[str, object]) -> list[str]:
-    """As on a command line; True: an option without a value, False or '': none."""
+    """Write options as on a command line; True: an option without a value, False or '': none."""
     written = ((name, value) for name, value in options.items() if value)
     return [f"--{name}" if value is True else f"--{name}={value}" for name, value in written]
 
@@ -127,7 +127,7 @@ def _gpus(site: Site) -> dict[str, object]:
 
 
 def step_args(site: Site) -> list[str]:
-    """Arguments of srun or ibrun that are the same for every step, whatever its ranks."""
+    """List the arguments of srun or ibrun that are the same for every step, whatever its ranks."""
     if site.launch != "srun":
         return list(site.launch_args)
     bound = {"gpu-bind": site.gpu.bind, "cpu-bind": site.cpu.bind, "mpi": site.mpi}
@@ -135,7 +135,7 @@ def step_args(site: Site) -> list[str]:
 
 
 def exports(site: Site) -> dict[str, str]:
-    """Variables for every run: one wire for both frameworks; what the site says wins."""
+    """Choose variables for every run: one wire for both frameworks; what the site says wins."""
     variables = dict[str, str]()
     if site.mpi.startswith("pmix"):
         # Slurm's default, a tree, lets ranks out of a fence that others have not reached (22.05): a
@@ -148,7 +148,7 @@ def exports(site: Site) -> dict[str, str]:
 
 
 def reaching_all_hosts(site: Site) -> Site:
-    """The site with mpirun told of its hostfile, and of every variable that all hosts need."""
+    """Return the site with mpirun told of its hostfile, and of variables that all hosts need."""
     if not site.hostfile:
         return site
     env = exports(site)

@@ -37,7 +37,7 @@ def job_of(run: PlannedRun, site: Site) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """The study with ranks, transports and devices in place of nodes and bare frameworks, if any.
+    """Replace a study's nodes and bare frameworks, if any, by ranks, transports and devices.
 
     `nodes` goes before the study's own. Raises UsageError where the site does not allow it.
     """
@@ -83,7 +83,7 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
 
 
 def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
-    """What the site says of every run where the study does not."""
+    """Fill in what the site says of every run where the study does not."""
     filled: dict[str, Any] = {}
     if any(parts(cell).transport == "nccl" for cell in cells):
         filled["device"] = "cuda"
@@ -95,7 +95,7 @@ def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """The study file to keep beside the logs: the author's own, or what the site made of it."""
+    """Make the study file to keep beside the logs: the author's own or what the site made of it."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     if fitted == study:
@@ -109,7 +109,7 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
-    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones."""
+    """Group runs into jobs, whole blocks first: a study that is stopped early has complete ones."""
     grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
         grouped.setdefault(_place(run, site), []).append(run)
@@ -120,7 +120,7 @@ def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
 
 
 def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
-    """Block of a run, and nodes of its ranks: with those of other cells they are compared."""
+    """Name a run's block and count its nodes: runs of other cells with the same are compared."""
     assert run.config.block is not None
     return run.config.block, nodes_of(run.config.world_size, site)
 
@@ -141,17 +141,17 @@ def nodes_of(world_size: int, site: Site) -> int:
 
 
 def expected_s(job: Job, study: Study) -> int:
-    """Seconds expected of a job by the study alone: a script must not depend on earlier runs."""
+    """Estimate a job's seconds by the study alone: a script must not depend on earlier runs."""
     return START_S + len(job.runs) * assumed_s(study)
 
 
 def assumed_s(study: Study) -> int:
-    """Seconds that the study expects of a run, else half of what it allows."""
+    """Estimate a run's seconds: what the study expects, else half of what it allows."""
     return study.expected_run_s or math.ceil(study.time_limit_s / 2)
 
 
 def minutes(job: Job, study: Study, site: Site, wanted: int | None) -> int:
-    """Time to ask for: half as much again as expected, and room for one run that hangs."""
+    """Choose minutes to ask for: half as much again as expected, and room for a run that hangs."""
     most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
     least = math.ceil((START_S + tail_s + EARLY_S) / 60)
     if least > (wanted or most or least):

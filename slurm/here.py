@@ -31,7 +31,7 @@ Show = Callable[[int, str, float | None], None]
 
 
 def not_checkout() -> str:
-    """What is wrong where job scripts would not find the driver; '' in a checkout."""
+    """Explain why job scripts would not find the driver here; '' in a checkout."""
     if Path("slurm/driver/__main__.py").is_file():
         return ""
     start = "python -m slurm render STUDY"
@@ -40,7 +40,7 @@ def not_checkout() -> str:
 
 
 def not_one_machine(work: Work) -> str:
-    """What is wrong where runs were made elsewhere: blocks of two machines are no study."""
+    """Explain what is wrong where runs were made elsewhere: blocks of two machines are no study."""
     this = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
     if not elsewhere or work.site.hostfile:
@@ -71,7 +71,7 @@ def warn_if_busy() -> None:
 
 
 def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None:
-    """Run a job script under the study's lock and show how it goes; what signal stopped it, if any.
+    """Run a job script under the study's lock, show how it goes, and name a signal that stops it.
 
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
@@ -107,7 +107,7 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
 
 @contextmanager
 def signals_caught() -> Iterator[list[int]]:
-    """Signals that arrive are collected instead of ending this process."""
+    """Collect signals that arrive instead of letting them end this process."""
     caught: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:
@@ -144,7 +144,7 @@ def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, sho
 
 
 def _has_ended(log: Path) -> bool:
-    """Whether the job script has added its last line; the whole log is read only then."""
+    """Check whether the job script has added its last line; the whole log is read only then."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
@@ -154,7 +154,7 @@ def _has_ended(log: Path) -> bool:
 
 
 def display(total: int) -> AbstractContextManager[Show]:
-    """How to show the progress of `total` runs where standard output goes to."""
+    """Choose how to show the progress of `total` runs, by where standard output goes to."""
     return _bar(total) if sys.stdout.isatty() else _lines(total)
 
 

@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent
 
 
 def find_study(text: str) -> Path:
-    """The study file that a path or the name of a shipped study stands for."""
+    """Find the study file that a path or the name of a shipped study stands for."""
     path = Path(text)
     if path.suffix == ".toml" or path.is_file():
         return path
@@ -27,7 +27,7 @@ def find_study(text: str) -> Path:
 
 
 def read_site(name: str) -> Site:
-    """A shipped site by its name, or the user's own by the path of its .toml file."""
+    """Read a shipped site by its name, or the user's own by the path of its .toml file."""
     names = _names("sites")
     if name in names:
         return read(_HERE / "sites" / f"{name}.toml", Site, with_lines=True)

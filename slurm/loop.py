@@ -58,7 +58,7 @@ class RunLoop:
         return open_work(self.work.options, True, launches, self.work)
 
     def _standing(self, work: Work, done: int, settled: bool) -> Standing:
-        """With the time of a launch as the last ones took, else as estimated."""
+        """Describe the standing; a launch takes as long as the last ones did, else as estimated."""
         used_s = time.monotonic() - self.began
         left_s = None if self.budget_s is None else self.budget_s - used_s
         one = [status.run for status in work.statuses if status.run.config.block == 0]

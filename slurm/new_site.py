@@ -164,7 +164,7 @@ def _choices(best: NodeKind, kinds: Sequence[NodeKind]) -> Iterator[str]:
 
 
 def _gpu_ranks(node: Mapping[str, Any], gres: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """A rank for each GPU, with its share of the CPUs."""
+    """Plan a rank for each GPU, with its share of the CPUs."""
     gpus, cpus = _gpus(gres), node["node.cores"] * node["node.threads_per_core"]
     rule = f"a rank for each of the {gpus} GPUs, with its share of the node's {cpus} CPUs"
     names = re.findall(r"\bgpu:([^:,()]+):\d", gres)
@@ -188,7 +188,7 @@ def _gpu_ranks(node: Mapping[str, Any], gres: str) -> tuple[dict[str, Any], dict
 
 
 def _cpu_ranks(node: Mapping[str, Any], sockets: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """A rank for each socket, with a thread for each of its cores."""
+    """Plan a rank for each socket, with a thread for each of its cores."""
     cores = node["node.cores"] // sockets
     rule = f"a rank for each of the {sockets} sockets, with a thread for each of its {cores} cores"
     facts: dict[str, Any] = {
@@ -203,12 +203,12 @@ def _cpu_ranks(node: Mapping[str, Any], sockets: int) -> tuple[dict[str, Any], d
 
 
 def _gpus(gres: str) -> int:
-    """'gpu:a100:4(S:0-1),nvme:1' -> 4."""
+    """Count the GPUs: 'gpu:a100:4(S:0-1),nvme:1' -> 4."""
     return sum(int(n) for n in re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", gres))
 
 
 def _minutes(limit: str) -> int | None:
-    """'2-00:00:00' -> 2880; None for 'infinite'."""
+    """Convert a time limit to minutes: '2-00:00:00' -> 2880; None for 'infinite'."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
     if match is None:
         return None
@@ -217,7 +217,7 @@ def _minutes(limit: str) -> int | None:
 
 
 def skeleton(name: str, facts: Mapping[str, Any], guessed: Mapping[str, str]) -> str:
-    """The text of a valid site file; what is not known is commented out with its default."""
+    """Write the text of a valid site file; what is not known is commented out with its default."""
     values = {"name": name, "scheduler": "slurm", "launch": "srun", "title": f"the cluster {name}"}
     guesses = {"node.cores": 64, "limits.max_nodes": 4, "transport": "gloo"}
     head = f"# Site {name!r}, written on {date.today()}."

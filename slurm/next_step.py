@@ -31,14 +31,14 @@ def close(
 
 
 def python() -> str:
-    """This Python as it is started from here: by its name if that finds it, else by its path."""
+    """Name this Python as started from here: by its name if that finds it, else by its path."""
     path = Path(sys.executable)
     on_path = shutil.which(path.name) == sys.executable
     return path.name if on_path else shlex.quote(str(short(path, follow=False)))
 
 
 def say_report(work: Work) -> None:
-    """What makes the report, unless it is made by what started this."""
+    """Print the command that makes the report, unless what started this process makes it."""
     if not os.environ.get(GO_ON):
         path = shlex.quote(str(work.folder.path))
         print(f"then, for the answer: {python()} -m plots report {path}")

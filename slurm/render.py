@@ -36,7 +36,7 @@ _NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path"}
 def render_job(
     study: Study, text: str, site: Site, runs: Runs, folder: Path, templates: Path = TEMPLATES
 ) -> str:
-    """The job script of `runs`, in their order, to read, edit and run from the repository root.
+    """Render the job script of `runs`, in order, to read, edit and run from the repository root.
 
     `text` is the study's file, which the job leaves beside the logs as `python -m slurm run` does.
     Raises UsageError on a placeholder that the template names and nobody fills.
@@ -55,7 +55,7 @@ def render_job(
 def render_batch(
     study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES
 ) -> str:
-    """The Slurm script of one job. Raises as `render_job`, and where the site forbids an option."""
+    """Render one job's Slurm script. Raises as `render_job`, and if the site forbids an option."""
     site = request.site
     # what the doctor is asked besides the cells
     doctor = _words(job.runs[0].config, ("threads", "dataset", "data_dir"))
@@ -81,7 +81,7 @@ def _exchanging(runs: Runs) -> list[str]:
 
 
 def render_report(study: Study, request: Request, folder: Path, again: Sequence[str] = ()) -> str:
-    """The Slurm script that reports on a study's folder. Raises as `render_batch`.
+    """Render the Slurm script that reports on a study's folder. Raises as `render_batch`.
 
     `again`: words of `python -m slurm` that look at the study and submit the next launches.
     """
@@ -94,7 +94,7 @@ def render_report(study: Study, request: Request, folder: Path, again: Sequence[
 
 
 def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> dict[str, object]:
-    """What a script sets up before it starts the driver, and what it says where it cannot."""
+    """Gather what a script sets up before it starts the driver, and what it says if it cannot."""
     driver = "DRIVER" if site.setup.container else "PYTHON"
     words = {"start": start, "cure": cure, "driver": driver, "folder": str(folder)}
     return {"study": study, "site": site, "env": directives.exports(site), **words}
@@ -133,7 +133,7 @@ def _fill(template: Path, **values: object) -> str:
 
 @functools.cache
 def _environment(templates: Path) -> jinja2.Environment:
-    """Templates are compiled once, not once for every job of a study."""
+    """Compile the templates once, not once for every job of a study."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -155,7 +155,7 @@ def _words(config: RunConfig, names: Sequence[str]) -> list[str]:
 
 
 def _end_of(text: str) -> str:
-    """A word that ends a here-document and is no line of the text."""
+    """Choose a word that ends a here-document and is no line of the text."""
     word = "END_OF_STUDY"
     while word in text.splitlines():
         word += "_"
@@ -163,12 +163,12 @@ def _end_of(text: str) -> str:
 
 
 def _one_of_each(runs: Runs) -> list[PlannedRun]:
-    """One run of every point: its runs differ in fields of Role.PER_RUN alone."""
+    """Choose one run of every point: its runs differ in fields of Role.PER_RUN alone."""
     return list({run.point: run for run in runs}.values())
 
 
 def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Launches by block, each run as its line."""
+    """Group launches by block, each run as its line."""
     blocks: dict[int | None, dict[str, Any]] = {}
     for runs, apart in launches:
         config = runs[0].config
@@ -180,7 +180,7 @@ def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[di
 
 
 def _lines(runs: Runs, fields: Sequence[str]) -> dict[str, str]:
-    """Each run's line by its id: id, ranks and the options that are its own."""
+    """Write each run's line by its id: id, ranks and the options that are its own."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
     per_run = fields_with(Role.PER_RUN)
     # a point's words are made once: a study may have 100,000 runs

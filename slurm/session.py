@@ -38,7 +38,7 @@ def _named_folder(text: object) -> object:
 
 
 def _node_counts(text: object) -> object:
-    """'1,2,4' as numbers."""
+    """Read node counts such as '1,2,4' as numbers."""
     if not isinstance(text, str):
         return text
     words = [word.strip() for word in text.split(",") if word.strip()]
@@ -77,7 +77,7 @@ class StudyOptions(Command):
     reservation: str = option("", "of nodes, in which the jobs shall run")
 
     def words(self) -> list[str]:
-        """The same on a command line; launches begun are on record in the study's folder."""
+        """Write the options as on a command line; the study's folder records launches begun."""
         words = [self.study, "--site", self.site]
         for name in ("results", "nodes", "time_limit_s", *OF_JOBS):
             if (value := getattr(self, name)) and value != RESULTS:
@@ -148,7 +148,7 @@ class Work:
         return jobs(self.todo, self.site)
 
     def script(self) -> str:
-        """The job script of what is left to do, at a site without a scheduler."""
+        """Render the job script of what is left to do, at a site without a scheduler."""
         return render_job(self.study, self.text, self.site, self.todo, self.folder.path)
 
     def batch_script(self, job: Job) -> str:
@@ -200,7 +200,7 @@ def open_work(
 def _statuses(
     study: Study, folder: StudyFolder, blocks: int, job_is_running: bool, earlier: Work | None
 ) -> list[RunStatus]:
-    """How all runs of these blocks stand; logs that `earlier` holds as ok are not read again."""
+    """Tell how all runs of these blocks stand; read no log again that `earlier` holds as ok."""
     complete: dict[str, RunStatus] = {}
     if earlier is not None and earlier.study == study:
         again = {run.id for run in earlier.todo}
@@ -211,7 +211,7 @@ def _statuses(
 
 
 def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
-    """The folder of results: of a study named by its own folder, the one which that lies in."""
+    """Choose the folder of results: for a study named by its own folder, the one above."""
     folder = Path(options.study)
     if source != folder / "study.toml" or options.results != RESULTS:
         return options.results
@@ -234,7 +234,7 @@ def _check_blocks(study: Study, options: StudyOptions) -> None:
 
 
 def _seed(kept: Study | None, locked: bool) -> tuple[int, str]:
-    """The seed of a study that names none, and its origin.
+    """Choose the seed of a study that names none, and name its origin.
 
     It is the one that the folder keeps. Before there is one, who holds the lock gets a new one, to
     be kept, and everybody else the same preview.
@@ -245,6 +245,6 @@ def _seed(kept: Study | None, locked: bool) -> tuple[int, str]:
 
 
 def short(path: Path, follow: bool = True) -> Path:
-    """Relative if it lies below us, so that scripts name no path of this machine."""
+    """Make a path below this folder relative, so that scripts name no path of this machine."""
     whole = path.resolve() if follow else path.absolute()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path

@@ -89,7 +89,7 @@ def _id_in_queue(script: Path, otherwise: str) -> str:
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
-    """This user's jobs, on these `clusters` if any are named; None where squeue does not answer."""
+    """List this user's jobs, on these `clusters` if any; None where squeue does not answer."""
     # %A: of an array's task, %i is no number
     query = ["--noheader", f"--user={getpass.getuser()}", "--format=%A|%j|%T|%o"]
     answer = ask_cluster(["squeue", *_on(clusters), *query])
@@ -104,7 +104,7 @@ def _on(clusters: str) -> list[str]:
 
 
 def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
-    """Slurm's last word on jobs that left the queue, as in TIMEOUT; empty without accounts."""
+    """Read Slurm's last word on jobs that left the queue, as in TIMEOUT; empty without accounts."""
     if not job_ids:
         return {}
     query = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State"]
@@ -120,7 +120,7 @@ def cancel(job_id: str, running: bool, clusters: str = "") -> None:
 
 
 def ask_cluster(command: Sequence[str]) -> str | None:
-    """What one of Slurm's commands says; None where it is not there, or does not answer."""
+    """Return what one of Slurm's commands says; None where it is missing or does not answer."""
     try:
         return _ask(command)
     except UsageError:
@@ -128,7 +128,7 @@ def ask_cluster(command: Sequence[str]) -> str | None:
 
 
 def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
-    """Output of one of Slurm's commands. Raises UsageError with the line it complained in."""
+    """Run a Slurm command and return its output. Raises UsageError with its line of complaint."""
     find(command[0])
     inherited = os.environ.items()
     kept = {k: v for k, v in inherited if k == "SLURM_CONF" or not k.startswith(_CHANGES_OURS)}

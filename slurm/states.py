@@ -43,12 +43,12 @@ def require_scheduler(work: Work) -> None:
 
 
 def all_states(work: Work) -> dict[str, JobState]:
-    """State of every job of the study, as far as Slurm and the jobs themselves tell."""
+    """Find the state of every job of the study, as far as Slurm and the jobs themselves tell."""
     return job_states(work, slurm_commands.queue(work.site.access.clusters))
 
 
 def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState]:
-    """State of every job the last time it was submitted; `queue` None: Slurm cannot be asked.
+    """Find the state of every job as last submitted; `queue` None: Slurm cannot be asked.
 
     Of several submissions one that is still in the queue goes before a later one that has left.
     """
@@ -69,7 +69,7 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
     accounts = slurm_commands.accounted(gone, work.site.access.clusters)
 
     def state(job: str, job_id: str) -> str:
-        """The queue's word first, then the job's own, then the accounts'."""
+        """Tell a job's state by the queue's word, else by the job's own, else by the accounts'."""
         events = [event for event in events_of.get(job, ()) if event.job == job_id]
         if job_id in queued:
             return "pending" if queued[job_id] == "pending" else "running"
@@ -85,12 +85,12 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
 
 
 def no_report(work: Work, report: JobState) -> str:
-    """How a report's job ended that wrote none, and what writes it."""
+    """Say how a report's job ended that wrote no report, and which command writes it."""
     return f"{report.state}; make it here: python -m plots report {work.folder.path}"
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """States of the runs; an unfinished one is running only while its own job is."""
+    """Find the states of the runs; an unfinished one is running only while its own job is."""
     statuses = []
     may_change = {run.id for run in work.todo}  # of those that are ok: done again with a partner
     for status in work.statuses:
@@ -119,7 +119,7 @@ def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
 
 
 def _follow(work: Work, poll_s: float, show: Show) -> tuple[Work, bool]:
-    """Until no job is in the queue, or the last one has submitted more launches: whether it has."""
+    """Wait until no job is queued or the last submitted more launches; return whether it did."""
     while True:
         queue = slurm_commands.queue(work.site.access.clusters)
         states = job_states(work, queue)
@@ -137,7 +137,7 @@ def _follow(work: Work, poll_s: float, show: Show) -> tuple[Work, bool]:
 
 
 def _progress(work: Work, jobs: Counter[str], answered: bool) -> tuple[int, str, float | None]:
-    """Runs done, what jobs do, and seconds left; failed runs wait for the next submission."""
+    """Count runs done, say what jobs do, estimate seconds left; failed runs await resubmission."""
     done = sum(status.state == "ok" for status in work.statuses)
     coming = [status.run for status in work.statuses if status.state in _COMING]
     failed = len(work.statuses) - done - len(coming)

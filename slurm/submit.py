@@ -24,7 +24,7 @@ SHARED = "SHARED_FOLDERS"
 
 
 def next_wave(work: Work) -> tuple[int, str]:
-    """Launches to submit up to, and what to say of it: two more than were begun where all of these
+    """Choose the launches to submit up to, and say why: two more than were begun where all these
     are complete and a look does not settle the study.
     """
     if work.todo or not work.looks:
@@ -101,7 +101,7 @@ def _submit_each(
 
 
 def scripts(work: Work) -> dict[str, str]:
-    """The script of every job left to do, by id. Raises UsageError where the site will not do."""
+    """Render scripts of all jobs left to do, by id. Raises UsageError if the site will not do."""
     states.require_scheduler(work)
     work.folder.check_own()
     work.folder.check_way(slurm=True)
@@ -109,7 +109,7 @@ def scripts(work: Work) -> dict[str, str]:
 
 
 def not_shared(site: Site, results: Path) -> str:
-    """What lies where every node of the site has a folder of its own; '' if nothing does."""
+    """Name what lies where every node of the site has a folder of its own; '' if nothing does."""
     needed = {"this folder": Path.cwd(), "the results folder": results}
     if site.setup.venv:
         needed["the environment"] = Path(site.setup.venv)
@@ -177,7 +177,7 @@ def _record(
 
 
 def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: int) -> str:
-    """Have the report made once the jobs `after` have ended, however they end; what to say of it.
+    """Have the report made once the jobs `after` have ended, however they end; return a line on it.
 
     The `pending` one, if there is any, stays if it waits for all of them; else it is replaced.
     """

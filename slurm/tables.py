@@ -33,7 +33,7 @@ OURS = {
 
 
 def breaks_a_job(option: str) -> str:
-    """Why `extra` may not hold an option, whole or cut short as sbatch takes it; '' if it may."""
+    """Explain why `extra` may not hold an option, whole or cut short for sbatch; '' if it may."""
     name = option.removeprefix("--").partition("=")[0]
     cut = ((why, known) for why, names in OURS.items() for known in names.split())
     return next((why for why, known in cut if known.startswith(name)), "")

@@ -21,7 +21,7 @@ class LaunchRuns(NamedTuple):
 
 
 def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[LaunchRuns]:
-    """The runs of a script, in their order, as launches: each stands where its first run does."""
+    """Yield a script's runs, in their order, as launches: each stands where its first run does."""
     name = launches(dict.fromkeys(run.point for run in runs), study.partners)
     if not study.turns:
         yield from (LaunchRuns([run]) for run in runs)

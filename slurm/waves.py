@@ -29,7 +29,7 @@ class Standing:
     launch_s: float | None = None  # that a launch takes; None: nobody knows yet
 
     def decide(self) -> tuple[int, str]:
-        """Launches to go on to: all wanted, then two at a time while the budget lasts.
+        """Choose the launches to go on to: all wanted, then two at a time while the budget lasts.
 
         Or as many as are done, and why it ends. A budget never ends what comes before the first
         look, without which there is no verdict.
@@ -47,7 +47,7 @@ class Standing:
         return goal, ""
 
     def say(self, verdict: str = "") -> str:
-        """One line: launches so far, the verdict on them if there is one, and what comes."""
+        """Say in one line the launches so far, the verdict on them if any, and what comes."""
         goal, why = self.decide()
         done = f"{self.done} launches" + (f" of {self.wanted}" if self.done < self.wanted else "")
         return "; ".join(filter(None, (done, verdict, f"ends: {why}" if why else self._more(goal))))
@@ -58,7 +58,7 @@ class Standing:
 
 
 def look(folder: Path) -> tuple[str, bool]:
-    """The verdict on the primary so far, a line, and whether that settles it."""
+    """Ask for the verdict on the primary so far, a line, and whether that settles it."""
     command = [sys.executable, "-m", "plots.report.settled", str(folder)]
     # in a session of its own: Ctrl-C lets it come to its end
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -70,7 +70,7 @@ def look(folder: Path) -> tuple[str, bool]:
 
 
 def seconds(text: str) -> int:
-    """'90s', '15m' or '1h30m' as seconds; a number alone is seconds to timeout, minutes to srun."""
+    """Read '90s' or '1h30m' as seconds; a number alone is seconds to timeout, minutes to srun."""
     match = re.fullmatch(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", text)
     parts = [int(part or 0) for part in match.groups()] if match else []
     total = sum(n * unit for n, unit in zip(parts, (86_400, 3600, 60, 1), strict=False))

@@ -18,7 +18,7 @@ from plots.require import require_folder
 
 
 def settled(folder: Path) -> tuple[bool, str]:
-    """Whether it is, and the line that says so. Raises UsageError where no log is usable."""
+    """Tell whether a study is settled, with a line on it. Raises UsageError if no log is usable."""
     loaded = load(folder)
     require(loaded, folder)
     rows = compare(tabulate(loaded.runs), loaded.study, [])

@@ -38,7 +38,7 @@ def plain_median(form: Callable[[float], str]) -> Callable[[Estimate], str]:
 
 
 def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """With a column that says of each row whether compute slept in what it is made of."""
+    """Add a column that says of each row whether compute slept in the runs behind it."""
 
     def slept(row: Any) -> bool:
         variant = getattr(getattr(row, "point", row), "variant", None)
@@ -65,7 +65,7 @@ _RESOURCES = (
 
 
 def throughput(a: Analysis) -> tuple[Column, ...]:
-    """Speed, and what else a point takes as far as any log says it."""
+    """Choose columns of speed, and of the other resources of a point that any log tells of."""
     known = (c for c in _RESOURCES if any(c.values(a.throughput)))
     return (
         Column("curve", "curve"),
@@ -110,7 +110,7 @@ _WHERE = (
 
 
 def ratios(a: Analysis) -> tuple[Column, ...]:
-    """Every comparison with its verdict and the one interval that decides it."""
+    """Choose columns that show each comparison's verdict and the one interval that decides it."""
     several, name = len(a.comparisons) > 1, over(a.reference, a.candidate)
 
     def verdict(c: Comparison) -> str:
@@ -138,7 +138,7 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
 
 
 def _apart(c: Comparison) -> tuple[str, ...]:
-    """Each session's own ratio, where there are several."""
+    """Describe each session's own ratio, where there are several."""
     sessions = list(apart(c.paired, c.sessions))
     return tuple(f"{name}: {short(e, ratio)}" for name, e in sessions) if sessions[1:] else ()
 
@@ -235,7 +235,7 @@ _LATER_EPOCHS = (15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has r
 
 
 def by_epoch(a: Analysis) -> tuple[Column, ...]:
-    """Mean accuracy after the first epochs and some later ones; empty where no point has any."""
+    """Show mean accuracy after the first and some later epochs; empty where no point has any."""
     most = max((len(t.means) for t in a.trained), default=0)
     epochs = [*range(1, _FIRST_EPOCHS + 1), *_LATER_EPOCHS]
     shown = sorted({epoch for epoch in epochs if epoch <= most} | ({most} - {0}))

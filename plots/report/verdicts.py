@@ -13,7 +13,7 @@ from plots.report.format import count, ends, ratio_ends, rule
 
 
 def sides(reference: str, candidate: str) -> tuple[str, str]:
-    """What two cells or backends are called: by their backends where these differ, and no arm."""
+    """Name two cells or backends: by their backends where these differ and neither has an arm."""
     a, b = parts(reference), parts(candidate)
     if a.backend == b.backend or a.arm or b.arm:
         return reference, candidate
@@ -21,13 +21,13 @@ def sides(reference: str, candidate: str) -> tuple[str, str]:
 
 
 def over(reference: str, candidate: str) -> str:
-    """The ratio's name: 'B / A', or 'x/b over x/a' of cells."""
+    """Name the ratio: 'B / A', or 'x/b over x/a' of cells."""
     first, second = sides(reference, candidate)
     return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
 
 
 def word(c: Comparison) -> str:
-    """The verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'.
+    """Name the verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'.
 
     'No verdict planned' of a study whose few launches draw a curve.
     """
@@ -40,7 +40,7 @@ def word(c: Comparison) -> str:
 
 
 def line(c: Comparison) -> str:
-    """'Horovod faster: 5.3 % [0.6, 10.1]': by what share, and the interval that decides.
+    """State the verdict, its share and the deciding interval: 'Horovod faster: 5.3 % [0.6, 10.1]'.
 
     Of the faster one over the slower; else of the candidate over the reference.
     """
@@ -52,7 +52,7 @@ def line(c: Comparison) -> str:
 
 
 def share(c: Comparison) -> str:
-    """By what share one is ahead: '5.3 % [0.6, 10.1]'."""
+    """State by what share one side is ahead: '5.3 % [0.6, 10.1]'."""
     e = c.estimate
     values = (e.value, e.low or e.value, e.high or e.value)
     if c.verdict == "faster" and e.value < 1:
@@ -62,7 +62,7 @@ def share(c: Comparison) -> str:
 
 
 def sentence(c: Comparison) -> str:
-    """The verdict's line, and what else was compared than the framework."""
+    """State the verdict, and what was compared other than the framework."""
     return "; ".join([line(c), *c.of_one_arm])
 
 
@@ -72,7 +72,7 @@ def exchanges_nothing(c: Comparison) -> bool:
 
 
 def plain(c: Comparison, place: str) -> str:
-    """The same for who knows no statistics; `place` says where: 'on this machine'."""
+    """State the verdict for people new to statistics; `place` says where: 'on this machine'."""
     first, second = sides(c.reference, c.candidate)
     ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
     over = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
@@ -95,14 +95,14 @@ def plain(c: Comparison, place: str) -> str:
 
 
 def _of_the_one_ahead(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> str:
-    """'4.9 to 10.1 %': by what share it may be faster, from an interval of ratios."""
+    """State by what share one side may be faster, '4.9 to 10.1 %', from an interval of ratios."""
     low, high = ratios or (1.0, 1.0)
     low, high = (low, high) if c.paired.ratio > 1 else (1 / high, 1 / low)
     return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
 
 
 def prospect(c: Comparison) -> str:
-    """How many launches would settle it, in one sentence; '' where it is settled, or not begun."""
+    """Estimate in a sentence how many launches would settle it; '' where settled, or not begun."""
     if c.settled or c.chance is None:
         return ""
     if c.blocks_to_settle is None:
@@ -115,7 +115,7 @@ def prospect(c: Comparison) -> str:
 
 
 def doubts(c: Comparison) -> Iterator[str]:
-    """Where the ratio and its check tell of two different things."""
+    """Yield a sentence where the ratio and its check tell of two different things."""
     if c.skewed:
         yield (
             f"the ratio of median steps is {c.median_ratio:.3f} against {c.paired.ratio:.3f} of "
@@ -124,7 +124,7 @@ def doubts(c: Comparison) -> Iterator[str]:
 
 
 def another_day(c: Comparison) -> str:
-    """What the same comparison may give then; '' where there is no interval."""
+    """Predict what the same comparison may give on another day; '' where there is no interval."""
     if c.another_day is None or not c.estimate.shown:
         return ""
     low, high = ratio_ends(*c.another_day)

@@ -12,7 +12,7 @@ from plots.report.verdicts import sides
 
 
 def why(a: Analysis) -> str:
-    """One or two sentences on the primary comparison; '' where the exchange was not measured."""
+    """Explain the primary comparison in 1 or 2 sentences; '' if the exchange was not measured."""
     c = a.primary
     costs = {cost.point: cost for cost in a.exchange.costs} if c and a.exchange else {}
     if c is None or not all(point in costs for point in c.points):

@@ -34,7 +34,7 @@ _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
 
 def make(folder: Path, out: Path) -> list[str]:
-    """The report of a study's folder in `out`; returns and raises as `analysed` and `write` do."""
+    """Make the report of a study folder in `out`; return and raise as `analysed` and `write` do."""
     return write(analysed(folder), out)
 
 
@@ -61,7 +61,7 @@ def write(a: Analysis, out: Path) -> list[str]:
 
 
 def analysed(folder: Path) -> Analysis:
-    """A study's folder with all that lies in it. Raises UsageError where no log is usable."""
+    """Analyse a study's folder with all that lies in it. Raises UsageError if no log is usable."""
     loaded = load(folder)
     require(loaded, folder)
     sweeps = read_each(logs_in(folder / COLLECTIVES))
@@ -80,7 +80,7 @@ def draw_one(
     labels: Mapping[str, str] = MappingProxyType({}),
     colours: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """One figure of the report on `folder`, written to `out` in the format that its name ends in.
+    """Write one figure of the report on `folder` to `out`, in the format that its name ends in.
 
     `labels` by the legend's names, `colours` by cells. Raises UsageError for a figure that the
     study has no data for, another ending, dots per inch of what has none, and names not there.
@@ -103,7 +103,7 @@ def draw_one(
 
 
 def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
-    """Everything but the figures, by file name; the pages, which speak of the others, last."""
+    """Make all texts of a report, by file name; the pages, which speak of the others, come last."""
     drawn = [picture.name for picture in pictures]
     whole = page(a, drawn)
     numbers = to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
@@ -118,7 +118,7 @@ def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
 
 
 def _trainings(a: Analysis) -> dict[str, str]:
-    """Every epoch of all trainings, and one training of each point, where there are any."""
+    """Make tables of all trainings by epoch and of one training of each point, if there are any."""
     if not a.trained:
         return {}
     trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
@@ -128,7 +128,7 @@ def _trainings(a: Analysis) -> dict[str, str]:
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
-    """All that a report prints, unrounded; an estimate is value, low95, high95 and n (blocks).
+    """Gather all that a report prints, unrounded; an estimate is value, low95, high95, n (blocks).
 
     Every row of numbers says whether it is emulated; what is not of one variant, whether any of it.
     """
@@ -166,7 +166,7 @@ class _Earlier(BaseModel):
 
 
 def _remove_stale(out: Path, names: Iterable[str]) -> None:
-    """Figures of an earlier report contradict this one; only what that listed is removed."""
+    """Remove figures that an earlier report listed and this one lacks: they contradict this one."""
     try:
         earlier = _Earlier.model_validate_json((out / "summary.json").read_bytes()).figures
     except (OSError, ValueError):  # not there, or not ours

@@ -34,7 +34,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _here(options: JobOptions, common: list[str]) -> int:
-    """One job of a study at a time; the lock is free when the last process that holds it ended.
+    """Run one job of a study at a time; the lock is free when the last process holding it ended.
 
     mpirun inherits it: a run that outlives a killed job still counts. `slurm run` hands its down.
     """
@@ -78,7 +78,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
 
 
 def _report(options: JobOptions) -> int:
-    """The report on what the study's jobs measured, however they ended."""
+    """Make the report on what the study's jobs measured, however they ended."""
     if not os.environ.get("SLURM_JOB_ID"):
         cure = f"on this machine: python -m plots report {options.study_dir}"
         raise UsageError(f"this is not a Slurm job; {cure}")
@@ -97,7 +97,7 @@ def _report(options: JobOptions) -> int:
 
 
 def _all_ok(study_dir: Path) -> bool:
-    """Whether every run begun or planned is: what failed is not for a job to submit again."""
+    """Check whether every run begun or planned is ok: a job does not submit again what failed."""
     folder = StudyFolder(study_dir.parent, study_dir.name)
     if (study := folder.kept()) is None:
         return False

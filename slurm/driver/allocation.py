@@ -86,7 +86,7 @@ class SlurmJob(LocalJob):
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
+        """Make the command on as many first hosts as ranks fill: a pair must have the same ones."""
         options = self.options
         place: dict[str, Any] = {"ranks_per_node": options.ranks_per_node}
         place["cpus_per_rank"] = options.cpus_per_rank
@@ -103,7 +103,7 @@ class SlurmJob(LocalJob):
         return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
 
     def _set_parted_aside(self) -> None:
-        """Of a job that Slurm starts again, what was done before without what it is compared with.
+        """Set aside what a job that Slurm starts again has done without what it is compared with.
 
         It is done again beside that: a pair counts only inside one start of a job.
         """
@@ -118,7 +118,7 @@ class SlurmJob(LocalJob):
             StudyFolder.set_aside(log)
 
     def _has_time(self) -> bool:
-        """Whether another run can end before the job must: half as long again as the longest."""
+        """Check whether another run has time to end: half as long again as the longest."""
         runs = max((len(launch.lines) for launch in self.launches), default=1)
         most = runs * self.options.limit_s
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
@@ -174,7 +174,7 @@ def _hosts(nodes: int) -> list[str]:
 
 
 def end_s(minutes: int) -> float:
-    """When the job must have ended, in seconds since 1970; by what it asked for if none tells."""
+    """Find when the job must end, in seconds since 1970; by what it asked for if nobody tells."""
     end, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
     if end.isdecimal():
         end_s = float(end)
@@ -186,7 +186,7 @@ def end_s(minutes: int) -> float:
 
 
 def _ask(*command: str) -> str:
-    """What one of Slurm's commands says; nothing where it fails."""
+    """Run one of Slurm's commands and return what it says; '' where it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -31,12 +31,12 @@ class NoRoom(UsageError):
 
 
 def is_ok(log: Path) -> bool:
-    """Only the log proves it: launchers end with 0 where they could not even start the ranks."""
+    """Check by its log whether a run is ok: launchers end with 0 even where they start no rank."""
     return log.exists() and read_run(log).state == "ok"
 
 
 def oom_kills() -> int:
-    """Processes that this machine's kernel has killed for lack of memory since it started."""
+    """Count processes that this machine's kernel has killed for lack of memory since it started."""
     try:
         counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     except (OSError, ValueError):
@@ -80,7 +80,7 @@ def close(
 
 
 def new_session() -> str:
-    """A name for this execution of a job script, which no other has: its time and the boot.
+    """Make a name for this execution of a job script, which no other has: its time and the boot.
 
     `slurm run` hands down one name for all the scripts of a command.
     """
@@ -105,7 +105,7 @@ def check_room(folder: Path) -> None:
 
 
 def _said(out: Path) -> Iterator[str]:
-    """What a run and its launcher printed that tells how it ended, and the last line."""
+    """Yield the lines of a run and its launcher that tell how it ended, and the last line."""
     shown, last = {_GRAVE: 0, _TELLING: 0}, ""
     for line in dict.fromkeys(_lines(out)):
         last = line

@@ -97,7 +97,7 @@ class LocalJob:
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """The launcher's words; `shared`: beside another world on the same cores."""
+        """Make the launcher's command; `shared`: beside another world on the same cores."""
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.options.launch_args)
 
@@ -111,7 +111,7 @@ class LocalJob:
             )
 
     def _do(self, heads: Sequence[str], launch: LaunchLines) -> None:
-        """The runs of a launch that are not done; none is measured without those it belongs to."""
+        """Do the runs of a launch not yet done; none is measured without those it belongs to."""
         logs = [self._files(line)[0] for line in launch.lines]
         done = [is_ok(log) for log in logs]
         if all(done):
@@ -170,7 +170,7 @@ class LocalJob:
             self.after_failure(*next((w for w in wrong if w[1].id == cause), wrong[0]))
 
     def _files(self, line: RunLine) -> tuple[Path, Path]:
-        """A run's log, and what it prints."""
+        """Name the files of a run: its log, and what it prints."""
         runs = self.folder / "runs"
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
@@ -214,7 +214,7 @@ class LocalJob:
         return self.steps.start(command, out, limit_s, env, *before_end)
 
     def limit_s(self, launch: LaunchLines) -> int:
-        """Of each run of a launch, which waits for the others."""
+        """Compute the limit of each run of a launch in seconds, as each waits for the others."""
         return self.options.limit_s * len(launch.lines)
 
     def close(
@@ -239,12 +239,12 @@ class LocalJob:
 
 
 def _new_table(launch: LaunchLines) -> TurnTable:
-    """What the runs of a launch share on this node. Raises OSError."""
+    """Make the table that the runs of a launch share on this node. Raises OSError."""
     return TurnTable(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
 
 
 def temporary_prefix(folder: Path) -> str:
-    """How the temporary folders begin of this study's runs on this machine, and no other's."""
+    """Make the prefix of the temporary folders of this study's runs on this machine alone."""
     return f"run-{hashlib.sha256(bytes(folder.resolve())).hexdigest()[:16]}-"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def first_error(out: Path) -> str:
-    """Of what a run printed; '' where it printed none."""
+    """Find the first error that a run printed; '' where it printed none."""
     lines = out.read_text(errors="replace").splitlines()
     return next((line[7:] for line in lines if line.startswith("error: ")), "")
 

@@ -49,7 +49,7 @@ class Step:
             self.process.terminate()
 
     def is_late(self) -> None:
-        """The limit is reached, or the time to end by."""
+        """Ask the step to end when its limit is reached, and kill it when its grace is over too."""
         if self.told:
             self._killed, self.deadline = True, _NEVER
             self.process.kill()
@@ -157,7 +157,7 @@ class Steps:
 
 @contextmanager
 def _exits(steps: Sequence[Step]) -> Iterator[Callable[[], int]]:
-    """A call that sleeps until one of the steps has ended, each once, and gives its index."""
+    """Provide a call that sleeps until one of the steps ends, each once, and gives its index."""
     with selectors.DefaultSelector() as selector:
         for index, step in enumerate(steps):
             selector.register(os.pidfd_open(step.process.pid), selectors.EVENT_READ, index)

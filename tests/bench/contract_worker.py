@@ -39,7 +39,7 @@ PRECISIONS = ("float32", "float64")
 
 
 def offered(backend: str, variant: str) -> bool:
-    """Whether a backend has what the variant asks of it."""
+    """Check whether a backend has what the variant asks of it."""
     from bench.backends.catalogue import CATALOGUE
 
     facts = CATALOGUE.get(backend)
@@ -47,7 +47,7 @@ def offered(backend: str, variant: str) -> bool:
 
 
 def cases(config: RunConfig) -> dict[tuple[str, str], RunConfig]:
-    """The same run for every model and variant; a rising rate shows that schedules arrive."""
+    """Make the same run for every model and variant; a rising rate shows that schedules arrive."""
     common = {"base_lr": 1.0, "lr_warmup_steps": 8}
     return {
         (model, name): config.model_copy(update={"model": model, **common, **variant})
@@ -57,7 +57,7 @@ def cases(config: RunConfig) -> dict[tuple[str, str], RunConfig]:
 
 
 def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
-    """Batches of one rank of `world_size`, whatever the backend of `config`."""
+    """Make the batches of one rank of `world_size`, whatever the backend of `config`."""
     from bench.data import batches, load_images
 
     shared = {"batch_per_rank", "dataset", "image_size", "seed", "precision"}
@@ -69,7 +69,7 @@ def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
 def make_loop(
     config: RunConfig, backend: Any, network: Any, rank: int, observer: Any = None
 ) -> Any:
-    """The study's own loop on this rank's shard."""
+    """Make the study's own loop on this rank's shard."""
     import torch
 
     from bench.train.input import Input
@@ -93,7 +93,7 @@ class FirstGradients(Observer):
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
-    """Some steps of the study's own loop, each rank from its own weights: rank 0's must win."""
+    """Train steps in the study's own loop, each rank from its own weights: rank 0's must win."""
     from bench.models import build_model
     from bench.train.checks import digest
 
@@ -112,7 +112,7 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
 
 def alone(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
-    """The same steps without exchange, and the same by this rank's shard in one plain process."""
+    """Train the same steps without exchange, and by this rank's shard in one plain process."""
     from bench.backends.protocol import Backend
     from bench.models import build_model
     from bench.train.checks import digest
@@ -125,7 +125,7 @@ def alone(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
 
 def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str, Any]:
-    """The same steps in plain torch; the shards' gradients are summed in `order`."""
+    """Train the same steps in plain torch; the shards' gradients are summed in `order`."""
     import torch
 
     from bench.config.derived import MOMENTUM
@@ -164,7 +164,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
 
 
 def joined(config: RunConfig, shards: int) -> list[Any]:
-    """Gradient of the first step on the joined batch of all shards."""
+    """Compute the gradient of the first step on the joined batch of all shards."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -178,7 +178,7 @@ def joined(config: RunConfig, shards: int) -> list[Any]:
 
 
 def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
-    """The small verbs, with values that tell a sum from a maximum and rank 0 from the rest."""
+    """Call the small verbs with values that tell a sum from a maximum and rank 0 from the rest."""
     import torch
 
     from bench.models import build_model
@@ -214,7 +214,7 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
 
 def kept(config: RunConfig, backend: Any) -> bool:
-    """Whether rank 0's tensors of many types and layouts come out of `wrap` as they were."""
+    """Check whether rank 0's tensors of many types and layouts come out of `wrap` as they were."""
     import torch
 
     from bench.models import build_model
@@ -229,7 +229,7 @@ def kept(config: RunConfig, backend: Any) -> bool:
 
 
 def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
-    """Bytes of each exchange for ResNet-50 after DDP has rebuilt its buckets."""
+    """Count the bytes of each exchange for ResNet-50 after DDP has rebuilt its buckets."""
     from bench.models import build_model
 
     update = {"model": "resnet50", "image_size": 32, "batch_per_rank": 2}
@@ -242,7 +242,7 @@ def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
 
 
 def specified(shards: int) -> dict[tuple[str, str], Any]:
-    """What the ranks must come to, for every model and variant."""
+    """Compute what the ranks must come to, for every model and variant."""
     import torch
 
     torch.set_num_threads(1)
@@ -258,7 +258,7 @@ def specified(shards: int) -> dict[tuple[str, str], Any]:
 
 
 def outcome(config: RunConfig, backend: Any, rank: int) -> dict[Any, Any]:
-    """All that the test asks of one backend with one kind of settings."""
+    """Gather all that the test asks of one backend with one kind of settings."""
     result: dict[Any, Any] = {
         key: train(case, backend, rank)
         for key, case in cases(config).items()

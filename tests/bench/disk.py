@@ -16,7 +16,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def pixels(samples: int, seed: int = 0) -> Pixels:
-    """Random images [samples, 3, 32, 32]."""
+    """Draw random images [samples, 3, 32, 32]."""
     return np.random.default_rng(seed).integers(0, 256, (samples, 3, 32, 32), dtype=np.uint8)
 
 
@@ -33,14 +33,14 @@ def _element(kind: int, data: bytes) -> bytes:
 
 
 def _matrix(name: str, shape: tuple[int, ...], data: bytes) -> bytes:
-    """A uint8 array; `data` is in column-major order, as MATLAB has it."""
+    """Encode a uint8 array; `data` is in column-major order, as MATLAB has it."""
     flags = _element(6, struct.pack("<II", 9, 0))  # mxUINT8_CLASS
     dimensions = _element(5, struct.pack(f"<{len(shape)}i", *shape))
     return _element(14, flags + dimensions + _element(1, name.encode()) + _element(2, data))
 
 
 def mat_bytes(images: Pixels, labels: list[int], compressed: bool = True) -> bytes:
-    """SVHN's train_32x32.mat: X [32, 32, 3, n], y [n, 1]; a 0 is labelled 10."""
+    """Encode SVHN's train_32x32.mat: X [32, 32, 3, n], y [n, 1]; a 0 is labelled 10."""
     n = len(images)
     # column-major [row, column, channel, n] runs through rows fastest: [n, channel, column, row] in
     # C order
@@ -74,7 +74,7 @@ def _integers(values: list[int]) -> bytes:
 
 
 def _array(rows: Pixels) -> bytes:
-    """A numpy array of bytes as numpy 1 pickled it under Python 2."""
+    """Pickle a numpy array of bytes as numpy 1 pickled it under Python 2."""
     kind = b"cnumpy\ndtype\n" + _string(b"u1") + b"K\0K\x01\x87R" + b"(K\x03" + _string(b"|")
     kind += b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K\0tb"
     shape = b"".join(b"J" + struct.pack("<i", edge) for edge in rows.shape) + b"\x86"
@@ -98,7 +98,7 @@ def cifar_meta(key: bytes, classes: int) -> bytes:
 
 
 def write_cifar10(folder: Path, images: Pixels, labels: list[int]) -> list[Path]:
-    """Five training files of equal length; the test images are not needed and not written."""
+    """Write five training files of equal length, and no test images, which are not needed."""
     base, share = folder / "cifar-10-batches-py", len(images) // 5
     base.mkdir(parents=True)
     paths = [base / f"data_batch_{index + 1}" for index in range(5)]
@@ -121,7 +121,7 @@ def write_cifar100(folder: Path, images: Pixels, labels: list[int]) -> Path:
 
 
 def write_folder(folder: Path, per_class: int = 6) -> list[Path]:
-    """Two classes of images of several sizes."""
+    """Write two classes of images of several sizes."""
     paths = []
     for label, name in enumerate(("n01440764", "n01443537")):
         (folder / name).mkdir(parents=True)

@@ -27,7 +27,7 @@ AT = 6  # step of the fault, 1 being the first
 
 
 def _hold() -> None:
-    """Until the test removes the file, or forgets it."""
+    """Wait until the test removes the file, at most 120 s where it forgets to."""
     for _ in range(1200):
         if not Path(os.environ["FAULT_AT"]).exists():
             break
@@ -73,7 +73,7 @@ FAULTS: dict[str, Callable[[], object]] = {
 
 
 def happen(*names: str) -> None:
-    """The planned fault, if it is one of `names`; leaves the moment in the file FAULT_AT."""
+    """Cause the planned fault if it is one of `names`; leave the moment in the file FAULT_AT."""
     name = os.environ["FAULT"]
     rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK", "0"))
     world = os.environ.get("BENCH_TURNS", "- 0 -").split()[1]

@@ -24,12 +24,12 @@ LENGTH = ["--warmup-steps", str(SETTLED), "--windows", "1", "--steps-per-window"
 
 
 def resident_bytes() -> int:
-    """Resident set of this process now, unlike the peak that getrusage knows."""
+    """Read the bytes of this process's resident set now, unlike the peak that getrusage knows."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def thread_names() -> list[str]:
-    """Of this process, as the kernel knows them, less a thread that ends meanwhile."""
+    """List this process's threads as the kernel names them, less a thread that ends meanwhile."""
     names = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError, ProcessLookupError):  # before and after it is opened

@@ -42,7 +42,7 @@ def ramp(config: RunConfig) -> Ramp:
 
 
 def of_its_rank(config: RunConfig) -> Ramp:
-    """A node whose copy of the data is another."""
+    """Make a ramp whose size depends on the rank, as if each node had another copy of the data."""
     return Ramp(config, samples=100 + 4 * int(os.environ["OMPI_COMM_WORLD_RANK"]))
 
 
@@ -59,7 +59,7 @@ def judged_by_others(config: RunConfig) -> Ramp:
 
 
 def transformed(config: RunConfig) -> object:
-    """Holds an object of torchvision's, which a loading process must be able to take over."""
+    """Make a ramp with an object of torchvision's, which a loading process must take over."""
     from torchvision.transforms import v2
 
     return Ramp(config, transform=v2.RandomHorizontalFlip())

@@ -67,7 +67,7 @@ class Pool:
         return self._launcher.poll() is None
 
     def run(self, cases: Sequence[Case], timeout_s: float) -> subprocess.CompletedProcess[str]:
-        """Run a case on each rank; the first exit status that is not 0."""
+        """Run a case on each rank and return the first exit status that is not 0."""
         outputs = [self._folder / name for name in ("stdout", "stderr")]
         for output in outputs:
             output.write_text("")
@@ -116,7 +116,7 @@ class Pool:
         return codes
 
     def _lost(self) -> int:
-        """The launch's own exit status, after a rank has hung up."""
+        """Wait for the launch's own exit status after a rank has hung up."""
         return self._launcher.wait(_ENDS_S) or 1
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ _POOLS: dict[int, Pool] = {}
 
 
 def pool(launch: Sequence[str], ranks: int, env: Mapping[str, str]) -> Pool:
-    """The pool of that many ranks, launched now where there is none."""
+    """Provide the pool of that many ranks, and launch it now where there is none."""
     if ranks not in _POOLS or not _POOLS[ranks].alive:
         if ranks in _POOLS:
             _POOLS.pop(ranks).close()

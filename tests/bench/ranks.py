@@ -26,7 +26,7 @@ _UNBOUND = ("--bind-to", "none", "--oversubscribe", sys.executable)
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A clean environment in which a launcher of the virtual environment works, also for root."""
+    """Make a clean environment in which the virtual environment's launchers work, also for root."""
     # not items(): pytest changes a variable of its own while a test's thread reads them all
     there = {k: os.environ.get(k) for k in os.environ if not k.startswith(_LAUNCH_PREFIXES)}
     clean = {k: v for k, v in there.items() if v is not None}
@@ -37,33 +37,33 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def mpirun(ranks: int, *words: str) -> list[str]:
-    """`python words...` on `ranks` ranks of this machine, more ranks than cores allowed."""
+    """Make the command for `python words...` on `ranks` local ranks, more than cores if need be."""
     return ["mpirun", "-n", str(ranks), *_UNBOUND, *words]
 
 
 def torchrun(ranks: int, *words: str) -> list[str]:
-    """The same under torchrun; standalone, because its usual fixed port may be taken."""
+    """Make the command under torchrun; standalone, because its usual fixed port may be taken."""
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     return [*start, "--nproc-per-node", str(ranks), *words]
 
 
 def horovodrun(ranks: int, *words: str) -> list[str]:
-    """The same under horovodrun with Gloo; its words for mpirun are not Open MPI 5's."""
+    """Make the command under horovodrun with Gloo; its words for mpirun are not Open MPI 5's."""
     return ["horovodrun", "--gloo", "-np", str(ranks), sys.executable, *words]
 
 
 def mpich(ranks: int, *words: str) -> list[str]:
-    """The same under MPICH's mpirun, which does not start the environment's Open MPI."""
+    """Make the command under MPICH's mpirun, which does not start the environment's Open MPI."""
     return [_optional("mpirun.mpich", "mpich"), "-n", str(ranks), sys.executable, *words]
 
 
 def openmpi4(ranks: int, *words: str) -> list[str]:
-    """The same under the system's Open MPI, which is Debian's fourth."""
+    """Make the command under the system's Open MPI, which is Debian's version 4."""
     return [_optional("mpirun.openmpi", "openmpi-bin"), "-n", str(ranks), *_UNBOUND, *words]
 
 
 def _optional(command: str, package: str) -> str:
-    """A launcher of the system's: the test skips without it, which CI counts as a failure."""
+    """Name a launcher of the system's; skip the test without it, which CI counts as a failure."""
     if shutil.which(command) is None:
         pytest.skip(f"{command} is not installed here (Debian package {package})")
     return command
@@ -89,14 +89,14 @@ def _alone(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProces
 def together(
     ranks: int, *words: str, extra: Mapping[str, str] | None = None, timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m words...` under mpirun, or alone, in ranks that are launched once for many."""
+    """Run `python -m words...` under mpirun, or alone, in ranks that are launched once for many."""
     return each([rank_pool.Case(words, environment(extra), str(ROOT))] * ranks, timeout_s)
 
 
 def each(
     cases: Sequence[rank_pool.Case], timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:
-    """The same with a case of its own for each rank."""
+    """Run a case of its own on each rank, in ranks that are launched once for many."""
     ranks = len(cases)
     launch = [sys.executable] if ranks == 1 else mpirun(ranks)
     return _alone(rank_pool.pool(launch, ranks, environment()).run(cases, timeout_s))
@@ -105,5 +105,5 @@ def each(
 def bench(
     ranks: int, *argv: str, extra: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m bench argv...` in such ranks, alone or under mpirun."""
+    """Run `python -m bench argv...` in such ranks, alone or under mpirun."""
     return together(ranks, "bench", *argv, extra=extra)

@@ -64,7 +64,7 @@ def require_refusal(done: subprocess.CompletedProcess[str], log: Path, line: str
 def two(
     first: Sequence[str], second: Sequence[str], place: Path = ROOT, env: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """A run with options of its own on each of two ranks; the second in `place`, with `env`."""
+    """Run a case with its own options on each of two ranks; the second in `place`, with `env`."""
     own = dict(variable.split("=") for variable in env)
     one = Case(["bench", *first], environment(), str(ROOT))
     return each([one, Case(["bench", *second], environment(own), str(place))])

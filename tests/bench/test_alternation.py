@@ -61,7 +61,7 @@ class Watched:
     runs: list[Run]
 
     def turns(self) -> list[list[Look]]:
-        """Looks by turn, of those that had enough of them."""
+        """Group the looks by turn, and keep the turns that have enough of them."""
         turns = [list(looks) for _, looks in groupby(self.looks, lambda look: look.serial)]
         long = [turn for turn in turns if len(turn) >= FEW]
         assert len(long) > self.worlds * WINDOWS / 2, "too few looks to tell anything"
@@ -69,12 +69,12 @@ class Watched:
 
 
 def stat(pid: int) -> list[str]:
-    """From the state on, the third of proc(5)'s fields."""
+    """Read the fields of proc(5) for a process, from the third one, the state, on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def loading(ranks: list[Process]) -> Iterator[Process]:
-    """Children of ranks that multiprocessing has started to load data."""
+    """Yield children of ranks that multiprocessing has started to load data."""
     world = {rank.pid: rank.world for rank in ranks}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -96,7 +96,7 @@ def windows(log: Path) -> int:
 
 
 def look(table: TurnTable, logs: list[Path], processes: list[Process]) -> Look | None:
-    """None where the turn, or what the logs hold, changed meanwhile."""
+    """Look at turn, logs and processes; None where the turn or the logs changed meanwhile."""
     serial, holder = table.serial, table.holder
     counts = tuple(map(windows, logs))
     try:

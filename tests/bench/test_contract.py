@@ -51,7 +51,7 @@ def trained(cell: str, settings: str, ranks: int) -> Any:
 
 @functools.cache
 def launched(cell: str, settings: tuple[str, ...], ranks: int) -> Any:
-    """What became of one launch, by settings."""
+    """Run one launch and return what became of it, by settings."""
     backend, transport = cell.split("/")
     options = ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
     with tempfile.TemporaryDirectory() as folder:
@@ -66,12 +66,12 @@ specified = functools.cache(contract_worker.specified)
 
 
 def relative(found: Gradients, wanted: Gradients) -> float:
-    """Largest over tensors of max|difference| / max|reference|."""
+    """Find the largest over tensors of max|difference| / max|reference|."""
     return max(parity.relative(found, wanted))
 
 
 def rounding(precision: str, ranks: int) -> float:
-    """What another order of summation explains in one step."""
+    """Compute what another order of summation explains in one step."""
     fields = {"backend": "ddp", "world_size": ranks, "batch_per_rank": 4, **VARIANTS[precision]}
     return parity.rounding(RunConfig(**fields))
 

@@ -41,7 +41,7 @@ def asked() -> list[str]:
 def source(
     tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Published]:
-    """A CIFAR-100 of 20 images on a server, as the archive it is published as."""
+    """Serve a CIFAR-100 of 20 images as the archive it is published as."""
     monkeypatch.setenv("no_proxy", "*")
     (served := tmp_path / "served").mkdir()
     with tarfile.open(served / f"{NAME}.tar.gz", "w:gz") as archive:
@@ -62,7 +62,7 @@ def source(
 
 
 def absent(source: Published) -> Published:
-    """The same where nobody listens: port 1."""
+    """Name the same data set where nobody listens: at port 1."""
     return Published(source.dataset, f"http://127.0.0.1:1/{NAME}.tar.gz", source.md5, source.files)
 
 

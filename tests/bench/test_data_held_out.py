@@ -18,7 +18,7 @@ TEST_LABELS = [9, 3, 5]
 
 
 def write(dataset: str, folder: Path) -> None:
-    """Twenty images to train on, and three others to be judged by."""
+    """Write twenty images to train on, and three others to be judged by."""
     trained, judged = disk.pixels(20), disk.pixels(3, seed=1)
     if dataset == "svhn":
         disk.write_svhn(folder, trained, LABELS)

@@ -24,7 +24,7 @@ LABELS = [index % 10 for index in range(SAMPLES)]
 
 
 def write(dataset: str, folder: Path) -> Path:
-    """The data set with disk.pixels(SAMPLES) and LABELS; returns its last training file."""
+    """Write the data set with disk.pixels(SAMPLES) and LABELS; return its last training file."""
     images = disk.pixels(SAMPLES)
     if dataset == "svhn":
         return disk.write_svhn(folder, images, [label or 10 for label in LABELS])

@@ -55,7 +55,7 @@ def test_torchs_random_numbers_repeat_in_every_rank_and_loader_and_differ_betwee
 
 
 def ramp_of(config: RunConfig, item: Callable[[Any, int], Any]) -> Any:
-    """A ramp whose samples are made otherwise."""
+    """Make a ramp whose samples `item` makes."""
     return type("Otherwise", (own_data.Ramp,), {"__getitem__": item})(config)
 
 

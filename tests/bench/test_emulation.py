@@ -26,8 +26,8 @@ FORWARD_S, BACKWARD_S, IMAGES = 0.02, 0.05, 4
 
 
 def timeline(path: Path) -> Path:
-    """Of the tiny model: the first layers' gradients first, unlike its real order, and the end of
-    the backward pass after the last of them.
+    """Write a timeline of the tiny model: the first layers' gradients first, unlike its real order,
+    and the end of the backward pass after the last of them.
     """
     network = build_model(RunConfig(batch_per_rank=1, model=MODEL), 10)
     named = list(network.named_parameters())
@@ -117,7 +117,7 @@ def test_autograd_takes_gradients_over_without_a_copy(tmp_path: Path) -> None:
 
 
 def spoil(parameter: torch.Tensor) -> None:
-    """One number of a gradient."""
+    """Change one number of a gradient."""
     assert parameter.grad is not None
     parameter.grad[1, 7] += 1
 

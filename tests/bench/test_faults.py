@@ -109,7 +109,7 @@ def play(command: list[str], fault: str, rank: int, log: Path) -> Ended:
 
 
 def left_behind(mark: str) -> list[str]:
-    """Command lines of processes of that run which are still there after a moment."""
+    """List command lines of processes of that run which are still there after a moment."""
     deadline = time.monotonic() + SPARE_S
     while (found := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -131,7 +131,7 @@ def marked(mark: str) -> list[str]:
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Ended]]]:
-    """The chosen cases, three at a time: those that hang come first, and are idle."""
+    """Start the chosen cases, three at a time: those that hang come first, and are idle."""
     with ThreadPoolExecutor(3) as pool:
         started = {}
         for item in request.session.items:

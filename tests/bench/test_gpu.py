@@ -32,7 +32,7 @@ echo
 
 @pytest.fixture
 def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An environment whose nvidia-smi is ours; the command is looked up on this process's PATH."""
+    """Provide an environment with the test's nvidia-smi, looked up on this process's PATH."""
     (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

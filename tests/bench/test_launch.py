@@ -22,7 +22,7 @@ ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
 
 
 def ranked(prefix: str, *values: int, **more: str) -> dict[str, str]:
-    """Rank, size, local rank and local size in variables of one prefix, and others."""
+    """Make variables of one prefix with rank, size, local rank and local size, and others."""
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
     return {prefix + name: str(n) for name, n in zip(names, values, strict=True)} | more
 

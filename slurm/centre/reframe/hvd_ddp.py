@@ -47,7 +47,7 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @run_after("setup")
     def fit(self):
-        """As many ranks a node as the partition's `extras` say, else as it has GPUs, else one."""
+        """Set the ranks a node: as the partition's `extras` say, else one per GPU, else one."""
         partition = self.current_partition
         gpus = sum(device.num_devices for device in partition.select_devices("gpu"))
         full = int(partition.extras.get("ranks_per_node", gpus or 1))
@@ -82,7 +82,7 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @sanity_function
     def is_whole(self):
-        """All ranks made one world, all checks of the run passed, and it went over this network."""
+        """Check that all ranks made one world, passed all checks, and went over this network."""
         line = rf"^Total img/sec on {self.num_tasks} [CG]PU\(s\): "
         merits = self.merits()
         return sn.all(
@@ -104,6 +104,6 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @performance_function("img/s")
     def plus_minus(self):
-        """Half the 95 % interval of the total, inside this run; nan of one window."""
+        """Read half the 95 % interval of the total inside this run; nan where it has one window."""
         half = self.merits()["plus_minus"]
         return float("nan") if half is None else half

@@ -76,7 +76,7 @@ def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
 
 
 def compared(folder: Path, seed: int) -> Study:
-    """Two transports, two variants, two sizes: eight comparisons at two ranks, four at one."""
+    """Make a study of two transports, variants and sizes: 8 comparisons at two ranks, 4 at one."""
     cells = [f"{framework}/{wire}" for framework in ("ddp", "horovod") for wire in ("mpi", "gloo")]
     variants = '[variants.plain]\n[variants.fast]\nprecision = "bf16-mixed"\n'
     changes = {"cells": f"cells = {['single', *cells]}", "seed": f"seed = {seed}"}
@@ -87,7 +87,7 @@ Pair = tuple[object, ...]  # transport, ranks, batch, variant
 
 
 def places(block: list[PlannedPoint]) -> dict[Pair, dict[str, int]]:
-    """Of every comparison, where in the block each of its two frameworks stands."""
+    """Find for every comparison where in the block each of its two frameworks stands."""
     found: dict[Pair, dict[str, int]] = defaultdict(dict)
     for place, p in enumerate(block):
         if p.cell != "single":
@@ -97,7 +97,7 @@ def places(block: list[PlannedPoint]) -> dict[Pair, dict[str, int]]:
 
 
 def drawn(study: Study, blocks: int) -> list[dict[Pair, dict[str, int]]]:
-    """The same for every block."""
+    """Find for every block where each comparison's two frameworks stand."""
     every = orders(points(study), study.pairs, study.seed)
     return [places(block) for block in islice(every, blocks)]
 

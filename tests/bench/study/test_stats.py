@@ -25,7 +25,7 @@ def noise(seed: int, shape: tuple[int, ...], sd: float) -> np.ndarray:
 
 
 def binomial_tolerance(p: float, n: int) -> float:
-    """Four standard errors of a share: a seeded simulation that misses by more is wrong."""
+    """Compute 4 standard errors of a share: a seeded simulation that misses by more is wrong."""
     return 4 * math.sqrt(p * (1 - p) / n)
 
 
