@@ -30,7 +30,7 @@ def add_script(page: Path, script: str) -> None:
 
 
 def probed(page: Path, *flags: str) -> Any:
-    """What a script has shown, on this page or on one that it went to."""
+    """Read what a script has shown, on this page or on one that it went to."""
     command = next(filter(None, map(shutil.which, BROWSERS)), None)
     if command is None:
         pytest.skip("no browser here (Debian package chromium)")

@@ -11,7 +11,7 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """Each of several test processes has temporary files of its own.
+    """Give each of several test processes temporary files of its own.
 
     An mpirun that ends clears the folder in which another one, of the same user, is just starting:
     that one then says "The PMIx server's listener thread failed to start".

@@ -151,7 +151,7 @@ def test_what_stands_below_knows_nothing_above() -> None:
 
 
 def words(tree: ast.Module) -> set[str]:
-    """Names and texts of a module, without comments and docstrings."""
+    """Collect names and texts of a module, without comments and docstrings."""
     texts = {node for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     texts -= {
         node.value
@@ -184,7 +184,7 @@ KEYS_OF_THE_LOG = {"bench/record/events.py": {"said"}}
 
 
 def bindings(tree: ast.AST) -> set[str]:
-    """Whatever a file gives a name: variables, parameters, functions, classes."""
+    """Collect whatever a file gives a name: variables, parameters, functions, classes."""
     bound: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -204,7 +204,7 @@ def test_names_are_nouns_of_the_field() -> None:
 
 
 def types(tree: ast.Module) -> set[str]:
-    """Classes of a file, and the aliases of types at its top level: `Count = Annotated[...]`."""
+    """Collect classes of a file, and its top-level aliases of types: `Count = Annotated[...]`."""
     classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     targets = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
     aliases = {target.id for target in targets if isinstance(target, ast.Name)}

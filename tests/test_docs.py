@@ -42,7 +42,7 @@ def name(page: Path) -> str:
 
 
 def anchor(heading: str) -> str:
-    """As GitHub makes it."""
+    """Make the anchor of a heading as GitHub makes it."""
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -96,7 +96,7 @@ def test_commands_exist(page: Path) -> None:
 
 
 def lines(page: Path, module: str) -> list[list[str]]:
-    """The words after `-m MODULE` of every command that a page shows in a block of its own."""
+    """List the words after `-m MODULE` of every command that a page shows in a block of its own."""
     fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
     blocks = "\n".join(text for tag, text in fenced if tag in ("", "sh"))
     found = re.findall(rf"^.*?-m {module} (.*)$", blocks, re.M)

@@ -40,7 +40,7 @@ def plain(num_classes):
 
 
 def python(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command of the project, with the modules in `path` on Python's path."""
+    """Run a command of the project, with the modules in `path` on Python's path."""
     return subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,

@@ -23,7 +23,7 @@ def files(folder: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds what `pip install .` puts into site-packages."""
+    """Provide a folder that holds what `pip install .` puts into site-packages."""
     source, site = (tmp_path_factory.mktemp(name) for name in ("source", "site"))
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for room in ROOMS:

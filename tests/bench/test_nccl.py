@@ -46,7 +46,7 @@ GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def stub(path: Path, code: int = 22703, inside: str = "") -> Path:
-    """A shared library with an NCCL of that version, or with one linked into it."""
+    """Build a shared library with an NCCL of that version, or with one linked into it."""
     what = f'-DINSIDE="{inside}"' if inside else f"-DCODE={code}"
     command = [str(shutil.which("gcc")), "-shared", "-fPIC", what, "-o", str(path), str(STUB)]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def sha256(path: Path) -> str:
 
 
 def library(*loaded: Path, inside: str = "") -> list[str]:
-    """Path, version and SHA-256 that a process which has loaded these says; or why it refuses."""
+    """Return what a process that loaded these says: path, version and SHA-256, or its refusal."""
     program = (
         "import ctypes\nfrom bench.backends import nccl\nfrom bench.config import UsageError\n"
         f"for path in {list(map(str, loaded))}: ctypes.CDLL(path)\n"

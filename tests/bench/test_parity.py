@@ -90,7 +90,7 @@ class Recomputed(nn.Sequential):
 
 
 def with_state(classes: int) -> nn.Module:
-    """Forward passes draw random numbers and change buffers."""
+    """Build a model whose forward passes draw random numbers and change buffers."""
     parts = [nn.Flatten(), nn.Linear(3 * 8 * 8, 8), nn.BatchNorm1d(8), nn.Dropout()]
     return nn.Sequential(*parts, nn.Linear(8, classes))
 
@@ -170,7 +170,7 @@ def delay(parameters: dict[str, nn.Parameter]) -> None:
 
 
 def train(backend: Backend, config: RunConfig = CONFIG, **options: Any) -> tuple[Parity, str]:
-    """Four steps, checked if there are options; the check and the digest of the parameters."""
+    """Train four steps, checked if there are options; return the check and parameters' digest."""
     torch.manual_seed(0)
     network = build_model(config, 10)
     batches = ((torch.randn(4, 3, 8, 8), torch.arange(4)) for _ in itertools.count())

@@ -39,7 +39,7 @@ Entries = list[tuple[str, dict[str, Any]]]
 
 
 def events() -> Entries:
-    """A complete run: windows of 0.75 and 1.25 s, 2 x 3 steps of 16 images; rank 1 is slower."""
+    """Make a complete run: windows of 0.75 and 1.25 s, 2 x 3 steps of 16 images, rank 1 slower."""
     config = CONFIG.model_dump(mode="json")
     host = {"ranks": RANKS}
     first, second = [[0.1, 0.2, 0.4], [0.25, 0.25, 0.25]], [[0.1, 0.2, 0.4], [0.25, 0.5, 0.5]]
@@ -286,7 +286,7 @@ def test_real_logs_of_older_schemas_are_ok(text: bytes) -> None:
 
 
 def in_event(text: bytes, name: str, **fields: Any) -> bytes:
-    """The first event of that name with other fields, and digests that fit."""
+    """Give the first event of that name other fields, and digests that fit."""
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(f'{{"event": "{name}"'.encode()))
     event = json.loads(lines[at])

@@ -95,7 +95,7 @@ def test_a_store_that_torchrun_does_not_serve_is_one_line(monkeypatch: pytest.Mo
 
 
 def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
-    """What two ranks with different seeds are told, by rank."""
+    """Return what two ranks with different seeds are told, by rank."""
     told = ["", ""]
 
     def rank(number: int) -> None:

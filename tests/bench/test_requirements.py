@@ -72,7 +72,7 @@ def frozen_kinds(classes: int) -> nn.Module:
 
 
 def tensors(network: nn.Module) -> dict[str, Any]:
-    """Type, layout and values of every parameter and buffer."""
+    """Read type, layout and values of every parameter and buffer."""
     each = [*network.named_parameters(), *network.named_buffers()]
     return {name: (t.dtype, t.stride(), t.detach().tolist()) for name, t in each}
 

@@ -61,7 +61,7 @@ def test_what_is_built_here_is_not_installed_by_pip(tmp_path: Path, mpi_home: st
 
 
 def key_of(folder: Path, torch: str = "2.13.0+cpu", cxx: str = "g++ 12", **env: str) -> str:
-    """The key of a wheel on a made-up machine whose commands are shell scripts."""
+    """Compute the key of a wheel on a made-up machine whose commands are shell scripts."""
     answers = {"python": torch, "mpirun": "mpirun 5.0.11", "mpicxx": "g++ -lmpi", "compiler": cxx}
     for name, answer in answers.items():
         executable(folder / "bin" / name, f"#!/bin/sh\necho '{answer}'\n")

@@ -24,7 +24,7 @@ SITES = sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
 
 
 def largest(name: str) -> Iterator[RunConfig]:
-    """The study's runs at the largest world of each curve, on every shipped site."""
+    """Yield the study's runs at the largest world of each curve, on every shipped site."""
     for site in SITES:
         study = fit(read_study(find_study(name)), read_site(site), (), find_study(name))
         runs: list[PlannedRun] = plan(study, 1, ROOT)[0]

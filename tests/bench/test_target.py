@@ -186,7 +186,7 @@ def test_ranks_judge_each_sample_once() -> None:
 
 @functools.cache
 def learnt(backend: str, ranks: int) -> Run:
-    """Two trainings of the MLP, 32 images a step."""
+    """Train the MLP twice, 32 images a step, and read the log."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run.jsonl"
         cell = ("--backend", backend, "--world-size", str(ranks), "--global-batch", "32")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.ranks
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each rank saw, trap by trap."""
+    """Provide what each rank saw, trap by trap."""
     out = tmp_path_factory.mktemp("traps") / "out.json"
     done = together(2, "tests.bench.trap_worker", str(out))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,7 +16,7 @@ from tests.bench.test_record import Entries, changed, events, write
 
 
 def ended(path: Path, entries: Entries) -> Path:
-    """A log whose writer, which held a lock on it, is gone."""
+    """Write a log whose writer, which held a lock on it, is gone."""
     draft = write(path.with_suffix(".draft"), entries)
     path.write_bytes(draft.read_bytes())
     draft.unlink()

@@ -10,7 +10,7 @@ from torch import nn
 
 
 def plain(classes: int) -> nn.Module:
-    """Convolutions without BatchNorm: shards averaged equal the joined batch; one is used twice."""
+    """Build convolutions, one used twice, no BatchNorm: averaged shards equal the joined batch."""
     shared = nn.Conv2d(16, 16, 3, padding=1)
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2, padding=1),
@@ -28,7 +28,7 @@ def plain(classes: int) -> nn.Module:
 
 
 def normalised(classes: int) -> nn.Module:
-    """The same with BatchNorm: statistics per rank, buffers to keep in step."""
+    """Build convolutions with BatchNorm: statistics per rank, buffers to keep in step."""
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(8),
@@ -95,7 +95,7 @@ class _PointWise(nn.Conv2d):
 
 
 def strided(classes: int) -> nn.Module:
-    """`normalised`, whose 1 x 1 convolution has a gradient that DDP warns of."""
+    """Build `normalised` with a 1 x 1 convolution whose gradient makes DDP warn."""
     model = normalised(classes)
     assert isinstance(model, nn.Sequential)
     model[3] = _PointWise(8, 8, 1, bias=False)
@@ -131,12 +131,12 @@ def sometimes(classes: int) -> nn.Module:
 
 
 def dropping(classes: int) -> nn.Module:
-    """With BatchNorm and dropout: its state is parameters, buffers and torch's random numbers."""
+    """Add dropout to `normalised`: its state is parameters, buffers and torch's random numbers."""
     return nn.Sequential(normalised(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, classes))
 
 
 def with_a_buffer_of_its_own(classes: int) -> nn.Module:
-    """On rank 1 one more buffer than on rank 0, and not one parameter more."""
+    """Build a model with one more buffer on rank 1 than on rank 0, but as many parameters."""
     model = plain(classes)
     if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
         model.register_buffer("mean", torch.zeros(3))
@@ -144,7 +144,7 @@ def with_a_buffer_of_its_own(classes: int) -> nn.Module:
 
 
 def with_a_frozen_layer(classes: int) -> nn.Module:
-    """On rank 1 the first of two layers of one size is frozen, on rank 0 the second."""
+    """Build a model with two layers of one size: rank 1 freezes the first, rank 0 the second."""
     model = nn.Sequential(
         nn.Flatten(), nn.Linear(192, 192), nn.Linear(192, 192), nn.Linear(192, classes)
     )

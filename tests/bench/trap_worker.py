@@ -46,12 +46,12 @@ class World:
         self.backend, self.hvd = backend, backend._hvd
 
     def raw(self, model: nn.Module, trap: str, **options: Any) -> Any:
-        """Horovod's optimiser, wrapped as its documentation shows."""
+        """Wrap the model's optimiser in Horovod's, as Horovod's documentation shows."""
         names = [(f"{trap}.{name}", p) for name, p in model.named_parameters()]
         return self.hvd.DistributedOptimizer(self.sgd(model), named_parameters=names, **options)
 
     def cured(self, model: nn.Module, **fields: Any) -> Any:
-        """Our backend around `model`, and its optimiser."""
+        """Wrap `model` with our backend, and return its optimiser."""
         config = self.config.model_copy(update=fields)
         self.session = self.backend.wrap(model, self.sgd(model), config)
         return self.session.optimizer
@@ -60,18 +60,18 @@ class World:
         return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
 
     def loss(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-        """Of a batch of this rank's own."""
+        """Compute the loss of a batch of this rank's own."""
         own = torch.Generator().manual_seed(self.rank)
         images = torch.randn(4, 3, 8, 8, generator=own).to(dtype)
         return cross_entropy(model(images), torch.arange(4))
 
     def equal(self, model: nn.Module) -> bool:
-        """Do all ranks hold the same parameters?"""
+        """Check whether all ranks hold the same parameters."""
         return len(set(self.backend.gather(digest(model)))) == 1
 
 
 def attempt(call: Callable[[], object]) -> str:
-    """The error that `call` raises, as 'Type: message', or ''."""
+    """Return the error that `call` raises, as 'Type: message', or ''."""
     try:
         call()
     except Exception as error:
@@ -197,7 +197,7 @@ def unused_parameters(world: World) -> dict[str, Any]:
 
 
 def refused_unused(world: World) -> dict[str, Any]:
-    """Without unused_parameters the loop itself refuses such a model, in every backend."""
+    """Show that without unused_parameters the loop refuses such a model itself in every backend."""
     batch = (torch.ones(4, 3, 8, 8), torch.arange(4))
     samples = Input(world.config, iter([batch]), torch.device("cpu"))
     loop = Loop(world.config, world.backend, fresh(lambda classes: _LeavesOut(classes)), samples)

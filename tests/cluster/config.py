@@ -55,24 +55,24 @@ ELSEWHERE = {
 
 
 def address(host: str) -> str:
-    """The host's address on the bridge."""
+    """Return the host's address on the bridge."""
     return f"{_NETWORK}.{254 if host == LOGIN else 1 + NODES.index(host)}"
 
 
 def hardware_address(host: str) -> str:
-    """Of the host's network card: a node that comes back has the one that its peers remember."""
+    """Make a host's network card address: a returning node has the one that its peers remember."""
     return f"02:00:00:00:00:{1 + NODES.index(host):02x}"
 
 
 def hosts() -> str:
-    """/etc/hosts of every host of the cluster."""
+    """Return the text of /etc/hosts of every host of the cluster."""
     return "127.0.0.1 localhost\n" + "".join(
         f"{address(host)} {host}\n" for host in (LOGIN, *NODES)
     )
 
 
 def gres_conf() -> str:
-    """GPUs of other clusters' nodes, in number only."""
+    """List the GPUs of other clusters' nodes, in number only."""
     having = [other for other in _kinds() if other.gpus]
     return "".join(f"NodeName={other.names} Name=gpu Count={other.gpus}\n" for other in having)
 
@@ -82,7 +82,7 @@ def _kinds() -> list[Elsewhere]:
 
 
 def _elsewhere() -> str:
-    """Nodes that are switched off until somebody needs them, and would then never come."""
+    """Describe nodes that are switched off until somebody needs them, and would then never come."""
     lines = []
     for other in _kinds():
         has = f"CPUs={other.cpus} RealMemory={other.cpus * MEMORY_MB // CPUS}"
@@ -96,7 +96,7 @@ def _elsewhere() -> str:
 
 
 def slurm_conf(now: float) -> str:
-    """One cluster without accounting; `now` in seconds since 1970.
+    """Describe one cluster without accounting; `now` is in seconds since 1970.
 
     Job numbers go on from one cluster to the next, so that a study's folder can outlive the
     cluster.

@@ -12,7 +12,7 @@ from tests.cluster import config, daemons, node, steps
 
 @pytest.fixture(scope="session")
 def cluster() -> None:
-    """Skips outside the cluster, and says how to get one."""
+    """Skip the test outside the cluster, and say how to get one."""
     if os.environ.get("SLURM_CONF") != str(config.SLURM_CONF) or not config.SLURM_CONF.exists():
         pytest.skip(
             daemons.missing() or "these tests run inside the test cluster: make test-cluster"
@@ -33,7 +33,7 @@ def nothing_left(cluster: None) -> Iterator[None]:
 
 @pytest.fixture
 def node_to_lose() -> Iterator[None]:
-    """The node that tests switch off is on again when the test has ended."""
+    """Switch on, when the test has ended, the node that tests switch off."""
     yield
     if not node.is_on(steps.LOST):  # a test may have failed before it came to that
         node.start(steps.LOST)

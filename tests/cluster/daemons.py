@@ -32,7 +32,7 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # a user's PATH may lack
 
 
 def missing() -> str | None:
-    """Why the cluster cannot be started here, with the cure; None if it can."""
+    """Say why the cluster cannot be started here, with the cure; return None if it can."""
     if os.geteuid() != 0:
         return "the test cluster needs root (for its namespaces); use sudo"
     absent = [tool for tool in TOOLS if shutil.which(tool, path=PATH) is None]
@@ -104,7 +104,7 @@ def _start_munge() -> None:
 
 
 def states() -> dict[str, str]:
-    """Node -> its state as sinfo words it: 'idle', 'alloc', 'down*', ..."""
+    """Map each node to its state as sinfo words it: 'idle', 'alloc', 'down*', ..."""
     done = subprocess.run(
         ["sinfo", "-h", "-N", "-p", "main", "-o", "%N %t"], capture_output=True, text=True
     )
@@ -121,7 +121,7 @@ def wait_idle(nodes: tuple[str, ...], limit_s: float) -> None:
 
 
 def logs(lines: int = 15) -> str:
-    """The last lines of every log."""
+    """Read the last lines of every log."""
     parts = []
     # the daemons say the same in files of their own, with the time
     for path in sorted(config.LOGS.glob("*.out")):

@@ -12,14 +12,14 @@ from tests.cluster import steps
 
 
 def facts(job: str) -> dict[str, str]:
-    """What Slurm knows of the job, by scontrol's names."""
+    """Read what Slurm knows of the job, by scontrol's names."""
     done = steps.run(["scontrol", "-o", "show", "job", job])
     assert done.returncode == 0, done.stderr
     return dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
 
 
 def wait_for(job: str, states: Sequence[str], limit_s: float = 150) -> str:
-    """The job's state, once it is one of `states`."""
+    """Wait until the job's state is one of `states`, and return that state."""
     deadline = time.monotonic() + limit_s
     while (state := facts(job)["JobState"]) not in states:
         if time.monotonic() > deadline:

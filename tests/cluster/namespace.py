@@ -21,7 +21,7 @@ _UNSHARE = ("unshare", *_SPACES, "--fork", "--kill-child", "--")
 
 
 def apart(command: Sequence[str]) -> list[str]:
-    """`command` as the first process of new namespaces."""
+    """Make the command that runs `command` as the first process of new namespaces."""
     return [*_UNSHARE, *command]
 
 
@@ -35,7 +35,7 @@ def call(*words: str) -> None:
 
 
 def make_login() -> None:
-    """Inside new namespaces: the login node's name, files and bridge."""
+    """Make the login node's name, files and bridge, inside new namespaces."""
     call("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     config.HOME.mkdir()
     for name in (config.LOGS, config.SHARED, config.KEPT, "state", "nodes"):
@@ -58,7 +58,7 @@ def make_login() -> None:
 
 
 def make_node(name: str) -> None:
-    """Inside new namespaces: a node's name, link to the bridge, /tmp and shared memory."""
+    """Make a node's name, link to the bridge, /tmp and shared memory, inside new namespaces."""
     call("hostname", name)
     call("ip", "link", "set", "lo", "up")
     card = ("eth0", "address", config.hardware_address(name))
@@ -76,7 +76,7 @@ def make_node(name: str) -> None:
 
 
 def link(name: str) -> str:
-    """The bridge's end of a node's cable."""
+    """Name the bridge's end of a node's cable."""
     return f"to-{name}"
 
 
@@ -87,8 +87,8 @@ def _bind_text(text: str, path: Path) -> None:
 
 
 def below_tmp() -> list[Path]:
-    """This checkout and its environment, as far as a node's own /tmp would hide them: nodes are
-    given them back.
+    """List this checkout and its environment, as far as a node's own /tmp would hide them: nodes
+    are given them back.
     """
     paths = {ROOT.resolve(), Path(sys.prefix).resolve()}
     return sorted(path for path in paths if Path("/tmp") in path.parents)

@@ -33,7 +33,7 @@ def start(name: str) -> None:
 
 
 def is_on(name: str) -> bool:
-    """Whether the node is switched on."""
+    """Check whether the node is switched on."""
     return Path(f"/proc/{_pid(name)}").exists()
 
 
@@ -57,7 +57,7 @@ def shape(name: str, rate: str | None) -> None:
 
 
 def inside(name: str) -> list[str]:
-    """Words that, put before a command, run it on the node without Slurm."""
+    """Return words that, put before a command, run it on the node without Slurm."""
     pid = _pid(name)
     # the note is of the process that made the namespaces, and only its children are in the new
     # process namespace

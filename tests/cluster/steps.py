@@ -27,7 +27,7 @@ _started: list[subprocess.Popen[str]] = []
 
 
 def cell(backend: str, transport: str, ranks: int) -> list[str]:
-    """Options of the bench for one framework over one transport."""
+    """Return options of the bench for one framework over one transport."""
     return ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
 
 
@@ -41,7 +41,7 @@ def run(
 
 
 def bench(*options: str) -> list[str]:
-    """`python -m bench` with these options."""
+    """Return the command `python -m bench` with these options."""
     return [sys.executable, "-m", "bench", *options]
 
 
@@ -65,7 +65,7 @@ class Step:
         _started.append(self._process)
 
     def reach_windows(self, limit_s: float = 300) -> Run:
-        """The log as far as it goes, once the run is inside its windows."""
+        """Wait until the run is inside its windows, and read the log as far as it goes."""
         deadline = time.monotonic() + limit_s
         while not (self.log.exists() and '"window", "index": 1' in self.log.read_text()):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -100,8 +100,8 @@ def finish(log: Path, srun: Sequence[str], options: Sequence[str]) -> Run:
 
 
 def recorded_once(log: Path) -> Run:
-    """The run of `log`, which has ended; no event is lost before its last one,
-    and none is doubled.
+    """Read the run of `log`, which has ended; check that no event is lost before its last one,
+    and that none is doubled.
     """
     result = read_run(log)
     counts = Counter(event["event"] for event in result.events)
@@ -114,7 +114,7 @@ def recorded_once(log: Path) -> Run:
 
 
 def places(result: Run) -> list[tuple[str, int, int]]:
-    """Host, local rank and local size of each rank, as the run recorded them."""
+    """Return host, local rank and local size of each rank, as the run recorded them."""
     return [
         (rank["hostname"], rank["local_rank"], rank["local_size"]) for rank in result.host["ranks"]
     ]
@@ -130,7 +130,7 @@ def abandon() -> None:
 
 
 def leftovers(within_s: float = _GRACE_S) -> list[str]:
-    """Processes of runs and of Slurm's steps, and jobs, that are still there after `within_s`."""
+    """List processes of runs and Slurm's steps, and jobs, that are still there after `within_s`."""
     deadline = time.monotonic() + within_s
     while left := _processes() + run(["squeue", "-h"]).stdout.splitlines():
         if time.monotonic() > deadline:
@@ -140,8 +140,8 @@ def leftovers(within_s: float = _GRACE_S) -> list[str]:
 
 
 def _processes() -> list[str]:
-    """Command lines of every node's ranks and step daemons: the login node sees all processes of
-    the cluster.
+    """List command lines of every node's ranks and step daemons: the login node sees all processes
+    of the cluster.
     """
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -44,8 +44,8 @@ _SITE = (ROOT / "slurm/sites/testcluster.toml").read_text()
 
 
 def site(folder: Path, extra: Sequence[str] = (), **changes: str) -> Path:
-    """testcluster as a site of the user's own: further options of sbatch, and values of keys
-    replaced.
+    """Write testcluster as a site of the user's own, with further options of sbatch and with values
+    of keys replaced.
     """
     text = _SITE.replace('name = "testcluster"', 'name = "here"')
     for key, value in changes.items():
@@ -76,7 +76,7 @@ class Tiny:
     def start(
         self, verb: str, *words: str, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """One `python -m slurm VERB` of this study."""
+        """Start one `python -m slurm VERB` of this study."""
         source = self.folder / f"{self.name}.toml"
         text = _STUDY.format(
             name=self.name,
@@ -101,7 +101,7 @@ class Tiny:
         code: int = 0,
         limit_s: float = 240,
     ) -> str:
-        """The same to its end, which must be with exit code `code`; what it said."""
+        """Run `python -m slurm VERB` to its end; require exit code `code`, return what it said."""
         process = self.start(verb, *words, env=env)
         said, _ = process.communicate(timeout=limit_s)
         assert process.returncode == code, f"{said}\n{self.printed()}"
@@ -138,7 +138,7 @@ class Tiny:
         self._until(second, '"event": "start"')
 
     def _lines(self) -> list[Path]:
-        """Logs of the job's runs, in their order."""
+        """List the logs of the job's runs, in the order of the runs."""
         script = sorted(self._top.glob("job-*.sh"))[-1].read_text()
         return [
             self._top / "runs" / f"{name}.jsonl" for name in re.findall(r"(?m)^run (\S+)", script)
@@ -156,8 +156,8 @@ class Tiny:
             time.sleep(0.05)
 
     def logs(self, attempts: bool = False) -> list[Run]:
-        """The runs' logs, or those of attempts that were set aside, by name; each with no event
-        lost or doubled.
+        """Read the logs of the runs, or those of attempts that were set aside, by name; check that
+        each has no event lost or doubled.
         """
         paths = sorted((self._top / "runs").glob("*.jsonl"))
         return [
@@ -168,13 +168,13 @@ class Tiny:
         return [run.state for run in self.logs(attempts)]
 
     def printed(self) -> str:
-        """All that jobs and runs have printed."""
+        """Read all that jobs and runs have printed."""
         paths = [*self._top.glob("jobs/*.out"), *self._top.glob("runs/*.out")]
         return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')}" for path in paths)
 
 
 def end_of(job: str) -> str:
-    """How Slurm ended the job, once it has."""
+    """Wait until Slurm has ended the job, and return how it ended."""
     return jobs.wait_for(
         job,
         ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"],

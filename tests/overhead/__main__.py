@@ -61,14 +61,14 @@ def main() -> int:
 
 
 def among(known: Collection[str], text: str) -> list[str]:
-    """A comma-separated option, of known words."""
+    """Split a comma-separated option, of known words."""
     if unknown := sorted({*text.split(",")} - {*known}):
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
     return text.split(",")
 
 
 def take_turns(folder: Path, cell: str) -> list[Turns]:
-    """Fresh process groups, each with both loops, until the ratio is known well enough."""
+    """Launch fresh process groups, each with both loops, until the ratio is known well enough."""
     launches: list[Turns] = []
     while len(launches) < MIN_LAUNCHES or (
         len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
@@ -80,7 +80,7 @@ def take_turns(folder: Path, cell: str) -> list[Turns]:
 
 
 def launch(cell: str, log_path: Path) -> None:
-    """One fresh process group; what it says is shown only where it fails."""
+    """Start one fresh process group, and show what it says only where it fails."""
     backend, _, transport = cell.partition("/")
     fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
     fields |= {"windows": PAIRS, "steps_per_window": STEPS, "warmup_steps": 5}
@@ -102,7 +102,7 @@ def launch(cell: str, log_path: Path) -> None:
 
 
 def measure_here(argv: list[str]) -> int:
-    """Inside a rank: the resources that `python -m bench` sets, then the measurement."""
+    """Set, inside a rank, the resources that `python -m bench` sets, and then measure."""
     place, config = discover(os.environ), parse_argv(argv)
     keep_freed(os.environ)
     os.environ.update(environment(config, place, len(os.sched_getaffinity(0)), os.environ))
@@ -130,7 +130,7 @@ class Turns:
         self._images = STEPS * RunConfig(**events[0]["config"]).samples_per_step
 
     def ratio(self, other: str) -> float:
-        """Throughput of ours over that of `other`: geometric mean over the pairs of turns."""
+        """Divide our throughput by that of `other`: geometric mean over the pairs of turns."""
         return geometric_mean(turn[other] / turn["ours"] for turn in self.seconds)
 
     def images_per_s(self, name: str) -> float:
@@ -139,7 +139,7 @@ class Turns:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean and ends of its 95 % interval, of ratios measured at least twice."""
+    """Return geometric mean and ends of its 95 % interval, of ratios measured at least twice."""
     # here, because a measured rank begins in this file and needs no statistics
     from bench.study import stats
 
@@ -150,13 +150,13 @@ def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 
 def in_words(ratios: Sequence[float], unit: str) -> str:
-    """'1.0012 [0.9950, 1.0074] (95 %, n=12 blocks)'."""
+    """Describe the ratios as '1.0012 [0.9950, 1.0074] (95 %, n=12 blocks)'."""
     value, low, high = interval(ratios)
     return f"{value:.4f} [{low:.4f}, {high:.4f}] (95 %, n={len(ratios)} {unit})"
 
 
 def known_well_enough(launches: Sequence[Turns]) -> bool:
-    """Is the interval of ours / bare narrow enough to stop?"""
+    """Check whether the interval of ours / bare is narrow enough to stop."""
     value, low, _ = interval([launch.ratio("bare") for launch in launches])
     return 1 - low / value <= HALF_WIDTH
 

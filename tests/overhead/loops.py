@@ -19,7 +19,7 @@ CLASSES = 10
 
 
 def bare_batches(config: RunConfig, rank: int) -> Batches:
-    """The samples of the study's own loop, as a person would index them by hand."""
+    """Yield the samples of the study's own loop, as a person would index them by hand."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
@@ -36,7 +36,7 @@ def bare_batches(config: RunConfig, rank: int) -> Batches:
 
 
 def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
-    """A step of plain torch, with the framework wrapped by hand as its tutorial does; its model."""
+    """Make a plain torch step, its framework wrapped by hand as in a tutorial, and its model."""
     torch.manual_seed(config.seed)
     network = model = _network()
     optimizer: Any = _sgd(model, config)
@@ -52,7 +52,7 @@ def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
 
 
 def bare_step(model: Any, optimizer: Any, batches: Batches) -> Step:
-    """One step as a tutorial writes it, on whatever wrapped model and optimiser."""
+    """Make one step as a tutorial writes it, on whatever wrapped model and optimiser."""
 
     def step() -> None:
         images, labels = next(batches)
@@ -65,13 +65,13 @@ def bare_step(model: Any, optimizer: Any, batches: Batches) -> Step:
 
 
 def _network() -> torch.nn.Module:
-    """Torchvision's own ResNet-50: ours must build the same."""
+    """Build Torchvision's own ResNet-50: our code must build the same."""
     network: torch.nn.Module = import_torchvision().models.resnet50(num_classes=CLASSES)
     return network
 
 
 def recipe_loop(config: RunConfig) -> Step:
-    """Horovod's published synthetic benchmark, at our sizes, threads and optimiser settings.
+    """Make Horovod's published synthetic benchmark, at our sizes, threads and optimiser settings.
 
     What is left of the recipe: one fixed batch of random images, and its order of wrapping,
     broadcasting and stepping.

@@ -27,7 +27,7 @@ OWN_STEPS = 10  # in which the harness's own time is metered
 
 
 def measure(config: RunConfig, launch: Launch, log: RunLog) -> None:
-    """One launch of one cell; needs all ranks."""
+    """Measure one launch of one cell, which needs all ranks."""
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     backend = backends.load(config, launch, place)
@@ -41,7 +41,7 @@ def measure(config: RunConfig, launch: Launch, log: RunLog) -> None:
 
 
 def _take_turns(config: RunConfig, rank: int, backend: Backend, images: Any, log: RunLog) -> bool:
-    """Every loop once per pair, in random order, the same on every rank; whether they train alike.
+    """Run each loop once a pair in one random order on all ranks; return whether they train alike.
 
     Both loops first train a model of their own, wrapped by our backend and by hand, from the same
     parameters to the same. Then they take turns on ours.
@@ -74,7 +74,7 @@ def _seconds(step: Step, steps: int) -> float:
 
 
 def _slowest(step: Step, config: RunConfig, backend: Backend) -> float:
-    """Seconds of a window on the slowest rank."""
+    """Measure the seconds of a window on the slowest rank."""
     backend.barrier()
     return backend.reduce_scalar(_seconds(step, config.steps_per_window), "max")
 
@@ -108,7 +108,7 @@ class _Metered:
 
 
 def _own_share(config: RunConfig, rank: int, backend: Backend, images: Any) -> float:
-    """Share of a turn outside data, forward, backward, exchange and update; the loss is in it."""
+    """Measure a turn's share outside data, forward, backward, exchange or update; loss is in it."""
     meter = _Meter()
     batches = data.batches(config, rank, images)
     timed = iter(meter.wrap(lambda: next(batches)), None)

@@ -18,8 +18,8 @@ def _name(figure: Figure, file: Any, **_: Any) -> None:
 
 @pytest.fixture(scope="module")
 def undrawn() -> Iterator[None]:
-    """Figures are made and their files written, but not drawn, which is most of a report's time:
-    for modules that test other things.
+    """Make figures and write their files, but leave out the drawing, which is most of a report's
+    time: for modules that test other things.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", _name)
@@ -28,8 +28,8 @@ def undrawn() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def without_png(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Figures are drawn as SVG alone, half of a report's time: PNG is the same picture. A module
-    that looks at one has DRAWS_PNG.
+    """Draw figures as SVG alone, half of a report's time: PNG is the same picture. A module that
+    looks at one has DRAWS_PNG.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not getattr(request.module, "DRAWS_PNG", False):
@@ -49,5 +49,5 @@ def _but_png(figure: Figure, file: Any, **options: Any) -> None:
 
 @pytest.fixture
 def bring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Import:
-    """Imports logs as a user does."""
+    """Import logs as a user does."""
     return Import(tmp_path, capsys)

@@ -19,7 +19,7 @@ class Ended:
     points: pd.DataFrame
 
     def value(self, quantity: str, **place: object) -> float:
-        """The one mean of a quantity, at a place."""
+        """Return the one mean of a quantity, at a place."""
         rows = self.points[self.points["quantity"] == quantity]
         for name, wanted in place.items():
             rows = rows[rows[name] == wanted]

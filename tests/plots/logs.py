@@ -22,7 +22,7 @@ _PIDS = itertools.count(100)  # every run has processes of its own
 
 
 def host(world_size: int, **changes: Any) -> dict[str, Any]:
-    """Provenance as a real run records it; `changes` replaces entries of the whole."""
+    """Make provenance as a real run records it; `changes` replaces entries of the whole."""
     rank = {
         "hostname": "node1",
         "affinity": [0, 1],
@@ -50,7 +50,7 @@ def host(world_size: int, **changes: Any) -> dict[str, Any]:
 def config(
     cell: str, world_size: int = 1, batch: int = 16, block: int | None = 0, **fields: Any
 ) -> RunConfig:
-    """A run of `cell` at `batch` images per rank; 4 windows of 5 steps after 10."""
+    """Configure a run of `cell` at `batch` images per rank, with 4 windows of 5 steps after 10."""
     backend, transport, arm = parts(cell)
     return RunConfig(
         backend=backend,
@@ -143,7 +143,7 @@ def add(
 
 
 def resealed(text: bytes) -> bytes:
-    """The log with the digests of its `end` and `exit` made anew where it has any."""
+    """Make the digests of the log's `end` and `exit` anew where it has any."""
     found = b""
     for line in text.splitlines(keepends=True):
         head, mark, _ = line.rpartition(b', "sha256": "')
@@ -159,7 +159,7 @@ def study(
     seed: int = 0,
     **fields: Any,
 ) -> Path:
-    """A weak and strong study at 1 and 2 ranks. `cells` gives each cell's slowdown of a step
+    """Write a weak and strong study at 1 and 2 ranks. `cells` gives each cell's slowdown of a step
     against `single`.
 
     True seconds of a step: 0.1 s per 16 images on a rank, times the slowdown, times 1.5 at two
@@ -209,7 +209,7 @@ class Job:
         return f"n{len(self.nodes):03d}-b{self.block:02d}"
 
     def place(self, world_size: int) -> dict[str, Any]:
-        """Provenance of a run: ranks go round the nodes, which are named by their domain."""
+        """Make provenance of a run: ranks go round the nodes, which are named by their domain."""
         names = list(self.nodes)
         ranks = [
             {
@@ -240,7 +240,7 @@ def in_job(
 
 
 def page(folder: Path, out: Path | None = None) -> str:
-    """The report in `out`, and behind it the details of `folder` that report.html alone holds."""
+    """Read the report in `out`, and add the details of `folder` that report.html alone holds."""
     from plots.report import markdown
     from plots.report.write import analysed
 
@@ -249,7 +249,7 @@ def page(folder: Path, out: Path | None = None) -> str:
 
 
 def rows(text: str, heading: str) -> list[dict[str, str]]:
-    """Of the first table under a heading: what each row says, and what all say above the table."""
+    """Read the first table under a heading: what each row says and what all say above the table."""
     lines = text.split(f"## {heading}\n")[1].splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("|"))
     table = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])

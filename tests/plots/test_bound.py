@@ -18,7 +18,7 @@ BYTES = 100_000_000
 def measured(
     folder: Path, cell: str, seconds_per_byte: float, cpu: str = "Test CPU @ 2 GHz"
 ) -> None:
-    """All-reduces of two ranks that take no latency, and `seconds_per_byte`."""
+    """Write all-reduces of two ranks that take no latency, and `seconds_per_byte`."""
     start = {
         "config": {"world_size": 2},
         "workload": {"cell": cell},

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete study of one block as `python -m slurm run` leaves it, with its report."""
+    """Provide a complete study of one block as `python -m slurm run` leaves it, with its report."""
     top = tmp_path_factory.mktemp("whole")
     study = small(top, blocks="blocks = 1")
     text = (top / "study.toml").read_text()
@@ -58,7 +58,7 @@ def said(folder: Path, *events: str) -> None:
 
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
-    """A copy to spoil."""
+    """Provide a copy of the study to spoil."""
     return Path(shutil.copytree(whole, tmp_path / "small"))
 
 

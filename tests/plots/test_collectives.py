@@ -14,7 +14,7 @@ from plots.report.figures import collectives
 
 
 def log(folder: Path, cell: str, **end: Any) -> Path:
-    """Two ranks; 10 us and 1 GB/s. Rank 1 is the slower by a half."""
+    """Write a log of two ranks with 10 us and 1 GB/s, of which rank 1 is the slower by a half."""
     config = {"world_size": 2}
     rank = {"cpu": "Test CPU", "hostname": "node1"}
     start = {"config": config, "workload": {"cell": cell}, "host": {"ranks": [rank]}}

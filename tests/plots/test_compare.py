@@ -36,7 +36,7 @@ def studies(tmp_path: Path) -> tuple[Path, Path]:
 def check(
     capsys: pytest.CaptureFixture[str], *words: str, below: str = "0.5"
 ) -> tuple[int, dict[str, Any], str]:
-    """The exit code of a check, what its JSON says of it, and its lines on stderr."""
+    """Run a check; return its exit code, what its JSON says of it, and its lines on stderr."""
     code = main(["compare", *words, "--fail-below", below, "--json"])
     out, error = capsys.readouterr()
     said: dict[str, Any] = json.loads(out)["check"]
@@ -122,7 +122,7 @@ def test_an_interval_around_the_limit_or_none_is_not_settled(
 
 
 def bucketed(folder: Path, seconds: dict[float, float]) -> Path:
-    """A study of two bucket sizes, which are no field of the work; runs of those with seconds."""
+    """Write a study of two bucket sizes (no field of the work), and runs of those with seconds."""
     more = (
         'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
         'settings = "matched"\n[weak]\nbatch_per_rank = 16\n'

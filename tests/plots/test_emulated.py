@@ -23,7 +23,7 @@ CHECKS = dict.fromkeys(EMULATED, True)
 
 
 def emulated(folder: Path, digest: str = A, file: str = "k80.json") -> Path:
-    """A study as its runs would have written it, at two ranks with cores that are nearly full."""
+    """Write a study as its runs would have, at two ranks with cores that are nearly full."""
     logs.study(folder, emulate=f"/timelines/{file}")
     for path in (folder / "runs").iterdir():
         said = json.dumps({"emulated": True, "timeline_sha256": digest})
@@ -86,7 +86,7 @@ NO_NUMBERS = {
 
 
 def tables_of(value: object) -> list[list[dict[str, object]]]:
-    """Every list of rows in a summary, however deep."""
+    """Find every list of rows in a summary, however deep."""
     if isinstance(value, dict):
         return [x for k, v in value.items() if k not in NO_NUMBERS for x in tables_of(v)]
     rows = isinstance(value, list) and value and isinstance(value[0], dict)

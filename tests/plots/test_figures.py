@@ -43,7 +43,7 @@ def values(container: ErrorbarContainer) -> list[float]:
 
 
 def ends(container: ErrorbarContainer) -> list[tuple[float, float]]:
-    """Lower and upper end of each drawn interval."""
+    """Read the lower and upper end of each drawn interval."""
     (segments,) = container.lines[2]
     return [(float(s[0][1]), float(s[1][1])) for s in segments.get_segments()]
 

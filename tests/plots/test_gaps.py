@@ -31,7 +31,7 @@ global_batch = 32
 
 
 def partial(folder: Path) -> Path:
-    """Six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
+    """Write six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
     logs.study(folder)
     logs.study_toml(folder, more=PLAN)
     for path in (folder / "runs").glob("5-*-horovod-mpi-2.jsonl"):

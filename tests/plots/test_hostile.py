@@ -60,7 +60,7 @@ IN_LOGS = {
 
 
 def _spoil_log(path: Path, spoil: Spoil, evil: str) -> None:
-    """As a run would have written it: only then does a reader believe it."""
+    """Spoil a log, and seal it as a run would have: only then does a reader believe it."""
     first, *rest = path.read_text().splitlines(keepends=True)
     event = json.loads(first)
     spoil(event["config"], event["host"], evil)
@@ -68,7 +68,7 @@ def _spoil_log(path: Path, spoil: Spoil, evil: str) -> None:
 
 
 def _check(folder: Path) -> None:
-    """What a reader of Markdown would make of the page: no sign of it stands unescaped."""
+    """Check that a reader of Markdown would find no sign of Markdown unescaped on the page."""
     text = (folder / "report.md").read_text()
     bare = re.sub(r"`[^`\n]*`", "", text)  # all is literal inside
     assert not re.search(r"<(?!br>|0\.0001)", bare)

@@ -70,7 +70,7 @@ def test_it_is_one_file_that_asks_for_nothing(page: Page) -> None:
 
 
 def check_harmless(text: str) -> None:
-    """No text of a log or a study has become a tag, an attribute or a control character."""
+    """Check that no text of a log or a study is a tag, an attribute or a control character."""
     found = Page(text)
     assert found.open == []
     assert not any(tag == "img" for tag, _ in found.tags)

@@ -45,7 +45,7 @@ TRAINER_FILE = (
 
 
 def documented(name: str) -> list[str]:
-    """The patterns that the README shows in the row of a format."""
+    """List the patterns that the README shows in the row of a format."""
     (row,) = [line for line in README.splitlines() if line.startswith(f"| {name} |")]
     found = re.findall(r"`([^`]*\(\?P<[^`]*)`", row)
     assert found

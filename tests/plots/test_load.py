@@ -245,7 +245,7 @@ def test_matched_settings_must_match_in_bucket_and_exchanged_bytes() -> None:
 
 
 def of_ranks(**changes: object) -> dict[str, object]:
-    """Provenance whose two ranks are alike, and not as usual."""
+    """Make provenance whose two ranks are alike, and not as usual."""
     return {"ranks": [{**rank, **changes} for rank in logs.host(2)["ranks"]]}
 
 

@@ -31,7 +31,7 @@ def test_tables_figures_and_sentences_follow_the_pair(
 def require_pair(
     folder: Path, reference: str, candidate: str, title: str, side: str, points: int
 ) -> None:
-    """Also of a backend that only a process with a user's module knows (tests/test_doors.py)."""
+    """Check a pair's report; tests/test_doors.py does so too, for a backend of a user's module."""
     wanted = ("single", reference, candidate)
     measured = {cell: slower for cell, slower in CELLS.items() if cell.startswith(wanted)}
     logs.study(folder, blocks=6, cells=measured, sd=0.002)
@@ -54,7 +54,7 @@ def require_pair(
 
 
 def arms(folder: Path, slow: float, more: str, **fields: object) -> tuple[Analysis, str]:
-    """A cell and an arm of it that takes `slow` times as long, analysed; and the page."""
+    """Analyse a cell and an arm of it that takes `slow` times as long; return also the page."""
     cells = {"ddp/mpi": 1.0, "ddp/mpi@slow": slow}
     for cell, slowdown in cells.items():
         own = fields if "@" in cell else {}

@@ -48,7 +48,7 @@ def test_the_ending_names_the_format(study: Path, tmp_path: Path, ending: str, h
 
 
 def seen(figure: Figure) -> list[tuple[str, Bbox]]:
-    """Every text that is drawn, with its place; matplotlib keeps marks beyond an axis's ends."""
+    """List every drawn text with its place; matplotlib keeps marks beyond an axis's ends."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
@@ -61,7 +61,7 @@ def seen(figure: Figure) -> list[tuple[str, Bbox]]:
 
 
 def apart(figure: Figure) -> list[tuple[str, Bbox]]:
-    """What must not lie on one another: the title, labels of axes and legends."""
+    """List what must not lie on one another: the title, labels of axes and legends."""
     texts = [x for ax in figure.axes for x in (ax.title, ax.xaxis.label, ax.yaxis.label)]
     texts += [x for x in (figure._suptitle,) if x is not None]  # type: ignore[attr-defined]
     legends = [*figure.legends, *(x for ax in figure.axes if (x := ax.get_legend()))]

@@ -17,7 +17,7 @@ START = {"busy_jiffies": 5000, "idle_jiffies": 9000, "steal_jiffies": 70, "own_j
 
 
 def ran(path: Path, block: int, busy: int, steal: int, **place: str) -> None:
-    """Two ranks on two nodes of 1000 ticks each; each spends 600, and the second meets others."""
+    """Write a run on two nodes of 1000 ticks; each rank spends 600, and the second meets others."""
     provenance = logs.host(2)
     ends: dict[str, Any] = {name: [] for name in START}
     for rank, name in zip(provenance["ranks"], ("a", "b"), strict=True):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With blemishes: a failed run, a superseded attempt, a crash after complete data."""
+    """Provide a study with a failed run, a superseded attempt and a crash after complete data."""
     folder = logs.study(tmp_path_factory.mktemp("results") / "test", blocks=6)
     logs.study_toml(folder, blocks=6)
     runs, run = folder / "runs", logs.config("single", block=6)

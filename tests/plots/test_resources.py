@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def study(folder: Path, end: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The summary of six blocks of two cells."""
+    """Summarise six blocks of two cells."""
     for block in range(6):
         for cell in ("ddp/mpi", "horovod/mpi"):
             path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"

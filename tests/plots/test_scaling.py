@@ -23,7 +23,7 @@ def analysed(folder: Path) -> Analysis:
 
 
 def near(e: stats.Estimate, truth: float) -> bool:
-    """Within 1 %: four standard errors of eight pairs with 0.5 % of noise a run."""
+    """Check an estimate to 1 %: four standard errors of eight pairs with 0.5 % of noise a run."""
     assert e.low is not None
     assert e.high is not None
     assert 0 < e.high / e.low - 1 < 0.03
@@ -120,7 +120,7 @@ def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> 
 
 
 def over_nccl(cell: str, world_size: int, **of_nccl: str) -> dict[str, object]:
-    """Provenance of a run over NCCL, each cell of which has its library elsewhere."""
+    """Make provenance of a run over NCCL, each cell of which has its library elsewhere."""
     facts = logs.host(world_size)
     place = f"/node/{cell}/libnccl.so.2"
     took = {"nccl": "2.27.3", "nccl library sha256": "a1" * 32, "nccl transport": "none"}

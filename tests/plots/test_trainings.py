@@ -27,7 +27,7 @@ SLOW = [[(4.0, 150), (4.0, 181)], [(4.0, 120), (4.0, 170), (5.0, 179)]]
 
 
 def run(folder: Path, cell: str, block: int, trainings: list[list[tuple[float, int]]]) -> None:
-    """A log of two ranks whose trainings had three epochs at most to get 180 of 200 right."""
+    """Write a log of two ranks whose trainings had three epochs at most to get 180 of 200 right."""
     asked = {"epochs": 3, "target": 0.9, "trainings": len(trainings), "image_size": 8}
     config = logs.config(cell, 2, 16, block, seed=block, dataset="digits", **asked)
     path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"

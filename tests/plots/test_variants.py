@@ -54,7 +54,7 @@ BUCKETS: list[dict[str, Any]] = [
 
 
 def values(name: str) -> tuple[Any, Any]:
-    """Two values of a field."""
+    """Choose two values of a field."""
     if name in VALUES:
         return VALUES[name]
     field = RunConfig.model_fields[name]
@@ -70,7 +70,7 @@ def values(name: str) -> tuple[Any, Any]:
 
 
 def study_of(name: str, needs: dict[str, Any]) -> Study:
-    """A study whose two variants differ in that field alone."""
+    """Make a study whose two variants differ in that field alone."""
     first, second = values(name)
     run = {"image_size": 16} | needs.get("run", {})
     run.pop(name, None)

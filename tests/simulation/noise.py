@@ -34,7 +34,7 @@ class Measured:
 
 
 def measured(studies: Iterable[Analysis]) -> Measured:
-    """The noise of every comparison with blocks enough for a verdict."""
+    """Measure the noise of every comparison with blocks enough for a verdict."""
     studies = list(studies)
     found = [paired for a in studies for paired in _decided(a)]
     logs = [np.log(p.ratios) for p in found]
@@ -58,9 +58,9 @@ def measured(studies: Iterable[Analysis]) -> Measured:
 
 
 def _residuals_of(a: Analysis) -> list[float]:
-    """Log ratios around their comparison's mean, over the pooled sd of the study's comparisons.
+    """Divide log ratios around their comparison's mean by the study's pooled sd of comparisons.
 
-    Not over each comparison's own: six values over their own sd have short tails (kurtosis 2.1
+    Not by each comparison's own: six values over their own sd have short tails (kurtosis 2.1
     where the noise has 3), and simulated intervals would be called too narrow.
     """
     logs = [np.log(p.ratios) for p in _decided(a)]
@@ -74,7 +74,7 @@ def _decided(a: Analysis) -> list[Paired]:
 
 
 def noises(m: Measured) -> dict[str, Noise]:
-    """By name, with what it is; the first two are the noise measured here."""
+    """Return what draws each noise, by name; the first two are the noise measured here."""
     draws: dict[str, Noise] = {
         "normal, as measured": partial(normal, m),
         "residuals, as measured": partial(_residuals, m),
@@ -89,7 +89,7 @@ def noises(m: Measured) -> dict[str, Noise]:
 
 
 def normal(m: Measured, random: Generator, shape: tuple[int, int], sd: float = 0.0) -> Array:
-    """Two arms that share their block; `sd` paired, the measured one by default."""
+    """Draw log ratios of two arms that share their block; `sd` paired, by default as measured."""
     block = random.normal(0, m.block_sd, shape)
     each = (sd or m.paired_sd) / math.sqrt(2)
     arms = [block + random.normal(0, each, shape) for _ in range(2)]
@@ -107,7 +107,7 @@ def _heavy(m: Measured, random: Generator, shape: tuple[int, int]) -> Array:
 
 
 def _skewed(random: Generator, shape: tuple[int, int]) -> Array:
-    """Lognormal (sigma 1) with mean 0 and standard deviation 1."""
+    """Draw lognormal numbers (sigma 1), moved to mean 0 and scaled to standard deviation 1."""
     mean, variance = math.exp(0.5), (math.e - 1) * math.e
     return (random.lognormal(0, 1, shape) - mean) / math.sqrt(variance)
 

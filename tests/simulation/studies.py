@@ -41,26 +41,26 @@ class Outcomes:
     freedom: int
 
     def half(self, level: float = stats.ALPHA) -> Array:
-        """Half the width of the t interval that misses the truth in `level` of studies."""
+        """Compute half the width of the t interval that misses the truth in `level` of studies."""
         return float(tests.t.ppf(1 - level / 2, self.freedom)) * self.error
 
     def differ(self, level: float = stats.ALPHA) -> Flags:
-        """Whether the interval excludes a ratio of 1."""
+        """Check whether the interval excludes a ratio of 1."""
         return np.abs(self.mean) > self.half(level)
 
     def equal(self, margin: float, level: float = stats.ALPHA) -> Flags:
-        """Whether it lies inside the margin."""
+        """Check whether the interval lies inside the margin."""
         return np.abs(self.mean) + self.half(level) <= math.log1p(margin)
 
 
 def outcomes(d: Array) -> Outcomes:
-    """Of log ratios [studies, blocks]."""
+    """Summarise log ratios [studies, blocks]."""
     n = d.shape[1]
     return Outcomes(d.mean(axis=1), d.std(axis=1, ddof=1) / math.sqrt(n), n - 1)
 
 
 def swapped(d: Array) -> Outcomes:
-    """The same with the role fitted, of an even number of blocks: who is first alternates."""
+    """Summarise log ratios of an even number of blocks, role fitted: who is first alternates."""
     n = d.shape[1]
     squares = sum(own.var(axis=1) * n / 2 for own in (d[:, ::2], d[:, 1::2]))
     return Outcomes(d.mean(axis=1), np.sqrt(squares / (n - 2) / n), n - 2)
@@ -108,7 +108,7 @@ class Simulation:
 
 
 def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulation:
-    """Every table; each row draws studies of its own, which the seed fixes."""
+    """Simulate every table; each row draws studies of its own, which the seed fixes."""
     random = np.random.default_rng(seed)
     shape = studies, max(BLOCKS)
     drawn = {name: draw(random, shape) for name, draw in noises(m).items()}

@@ -30,7 +30,7 @@ class Calls:
         return code, out, err
 
     def refuse(self, *words: str) -> str:
-        """The one line in which a command refuses."""
+        """Run a command that must refuse, and return the one line in which it does."""
         code, out, err = self(*words)
         assert (code, out) == (2, ""), (code, out, err)
         (line,) = err.splitlines()

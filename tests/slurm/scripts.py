@@ -30,7 +30,7 @@ def request(site: Site) -> Request:
 
 
 def shipped(site: Site, name: str) -> tuple[str, list[PlannedRun]]:
-    """A shipped study's script, and its runs; on a cluster the first block's at the most nodes."""
+    """Make a shipped study's script and runs; on a cluster the first block's at the most nodes."""
     source = find_study(name)
     written = read_study(source)
     study = fit(written, site, (), source)
@@ -52,6 +52,6 @@ def run_lines(script: str) -> str:
 
 
 def complaint(scripts: Iterable[str]) -> str:
-    """What bash says against scripts that it only reads, all of them in one process."""
+    """Return what bash says against scripts that it only reads, all of them in one process."""
     text = "\n".join(scripts)
     return subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True).stderr

@@ -20,7 +20,7 @@ SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 
 
 def start(config: RunConfig) -> RunLog:
-    """A log as far as its first event."""
+    """Write a log as far as its first event."""
     log = RunLog(config.log_path)
     here = [{"rank": rank, "hostname": socket.gethostname()} for rank in range(config.world_size)]
     host = {"ranks": here}
@@ -29,7 +29,7 @@ def start(config: RunConfig) -> RunLog:
 
 
 def complete(config: RunConfig, step_s: float = 0.25) -> None:
-    """The log of a run that did all it was asked to do."""
+    """Write the log of a run that did all it was asked to do."""
     log, ranks, steps = start(config), config.world_size, config.steps_per_window
     for index in range(config.windows):
         for phase, count in (("lead_in", config.lead_in_steps), ("window", steps)):
@@ -42,7 +42,7 @@ def complete(config: RunConfig, step_s: float = 0.25) -> None:
 
 
 def noisy(config: RunConfig) -> None:
-    """Two blocks in which Horovod takes twice as long, two in which DDP does, whoever is first."""
+    """Complete a run: in two blocks Horovod takes twice as long, in two DDP, whoever is first."""
     slow = "horovod" if (config.block or 0) % 4 < 2 else "ddp"
     complete(config, step_s=0.5 if config.backend == slow else 0.25)
 
@@ -59,8 +59,8 @@ def say(code: int, *lines: object) -> None:
 
 
 def out_of_memory(config: RunConfig) -> None:
-    """What is left of a rank that the kernel killed for its cgroup under srun, after more errors
-    than anybody keeps.
+    """Leave what remains of a rank that the kernel killed for its cgroup under srun, after more
+    errors than anybody keeps.
     """
     start(config)
     killed = "Some of the step tasks have been OOM Killed."
@@ -69,7 +69,7 @@ def out_of_memory(config: RunConfig) -> None:
 
 
 def trip_over_a_node(config: RunConfig) -> None:
-    """The last host of the step dies, and is back for the next one."""
+    """Lose the last host of the step, which is back for the next one."""
     start(config).write("error", rank=0, message="RuntimeError: Connection closed by peer")
     say(1, "srun: error: Node failure on r2")
 
@@ -82,9 +82,7 @@ def babble(config: RunConfig) -> None:
 
 
 def another_world(config: RunConfig) -> None:
-    """Refused by the bench itself: as if the launcher had started one rank more than was asked
-    for.
-    """
+    """Let the bench itself refuse, as if the launcher had started one rank more than asked for."""
     ranks = str(config.world_size + 1)
     world = {"SIZE": ranks, "LOCAL_SIZE": ranks, "RANK": "0", "LOCAL_RANK": "0"}
     env = os.environ | {f"OMPI_COMM_WORLD_{name}": value for name, value in world.items()}
@@ -125,7 +123,7 @@ def behave(how: str, config: RunConfig) -> None:
 
 
 def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[str, str]:
-    """Environment in which job scripts start this file instead of mpirun."""
+    """Make the environment in which job scripts start this file instead of mpirun."""
     command = folder / "stand-in-mpirun"
     if not command.exists():  # a job may be starting it: a rewrite would hand it half a file
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.slurm.stand_in "$@"\n')

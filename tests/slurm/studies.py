@@ -38,7 +38,7 @@ nesterov = true
 
 
 def write(folder: Path, text: str = SMALL, **changes: str) -> Path:
-    """A study file; each change replaces the line of that key, or leaves it out if empty."""
+    """Write a study file; each change replaces the line of that key, or leaves it out if empty."""
     lines = []
     for line in text.splitlines():
         key = line.partition(" =")[0]
@@ -51,7 +51,7 @@ def write(folder: Path, text: str = SMALL, **changes: str) -> Path:
 
 
 def changed(site: Site, **changes: object) -> Site:
-    """The site with other values of dotted keys, '.' written '__', checked as if they stood in its
+    """Give the site other values of dotted keys, '.' written '__', checked as if they stood in its
     file.
     """
     values = site.model_dump(mode="json")

@@ -46,13 +46,13 @@ def test_what_a_study_or_a_site_rules_out(
 
 @pytest.fixture
 def job(tmp_path: Path) -> LocalJob:
-    """Two runs of a rank each that are to take turns."""
+    """Provide a job with two runs of a rank each that are to take turns."""
     lines = "turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n"
     return LocalJob(JobOptions(study_dir=tmp_path, python="python"), [], read_launches(lines))
 
 
 def parts(job: LocalJob) -> list[tuple[int, str]]:
-    """Worlds that start together, and why no more do."""
+    """Count the worlds that start together, and say why no more do."""
     return [(len(part.lines), part.apart) for part in job.parts(job.launches[0])]
 
 

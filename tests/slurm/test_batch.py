@@ -65,7 +65,7 @@ class Cluster:
         (self.top / "gone").write_text("gone\n" * 2)  # numbers go on
 
     def queued(self) -> list[str]:
-        """Names of the jobs in the queue."""
+        """Name the jobs in the queue."""
         lines = (self.top / "queue").read_text() if (self.top / "queue").exists() else ""
         return [line.split("|")[1] for line in lines.splitlines()]
 
@@ -74,7 +74,7 @@ class Cluster:
         return said.read_text().splitlines() if said.exists() else []
 
     def say(self, job: str, job_id: str, reason: str = "") -> None:
-        """That it began, and with a reason that it ended."""
+        """Record that the job began, and with a reason that it ended."""
         events = [{"event": "begin", "job": job_id}]
         events += [{"event": "end", "job": job_id, "reason": reason}] if reason else []
         with (self.folder / "jobs" / f"{job}.jsonl").open("a") as file:
@@ -91,7 +91,7 @@ class Cluster:
         return start_process([*command, "--poll-s", "0.1"], environment(self.top))
 
     def refuse(self, word: str, why: str) -> None:
-        """sbatch takes no job with that word in its command."""
+        """Make sbatch refuse every job with that word in its command."""
         path = self.top / "bin" / "sbatch"
         refusal = f'case "$*" in *{word}*) echo "sbatch: error: {why}" >&2; exit 1;; esac\nenv >'
         path.write_text(path.read_text().replace("env >", refusal))
@@ -102,7 +102,7 @@ class Cluster:
         self.options = self.options.model_copy(update={"site": str(self.top / "own.toml")})
 
     def finish(self, *jobs: str) -> None:
-        """All runs of these jobs, or of all, end well."""
+        """Let all runs of these jobs, or of all jobs, end well."""
         for job in jobs or self.jobs():
             for run in self.jobs()[job].runs:
                 complete(run.config)
@@ -435,7 +435,7 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
 
 
 def runs_again(cluster: Cluster) -> set[tuple[int, str]]:
-    """Ranks and backend of what is done again."""
+    """Return ranks and backend of each run that is done again."""
     work = cluster.work()
     again = not_comparable(work.statuses, work.study.partners)
     return {(run.config.world_size, run.config.backend) for run in again}

@@ -34,7 +34,7 @@ class Waves(Cluster):
         (folder / "python").chmod(0o755)
 
     def measure(self, noisy: bool) -> None:
-        """All jobs in the queue end well but the report, which then runs."""
+        """Let all jobs in the queue end well but the report, which then runs."""
         for status in self.work().statuses:
             if status.state == "planned":
                 (stand_in.noisy if noisy else stand_in.complete)(status.run.config)

@@ -54,7 +54,7 @@ class Cli:
         return finish(self.start(*words, behaviours=behaviours))
 
     def complete(self) -> None:
-        """As the study's first block leaves it."""
+        """Write the results as the study's first block leaves them."""
         (self.folder / "runs").mkdir(parents=True)
         (self.folder / "study.toml").write_text(self.study_file.read_text())
         (self.folder / "jobs.jsonl").touch()

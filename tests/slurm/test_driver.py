@@ -24,7 +24,7 @@ DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprin
 
 @pytest.fixture
 def steps() -> Iterator[Steps]:
-    """With half a second of grace; the handlers of this process are put back."""
+    """Provide steps with half a second of grace, and put the handlers of this process back."""
     numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
     made = Steps(grace_s=0.5)

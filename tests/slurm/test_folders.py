@@ -29,7 +29,7 @@ CURE = "comes with the project and is never added to; choose another --results, 
 
 
 def by_hand(folder: Path) -> str:
-    """The one line in which a script of the small study refuses."""
+    """Run a script of the small study, and return the one line in which it refuses."""
     study = small(folder)
     path = folder / "results" / "small"
     script = render_job(study, "", read_site("local"), plan(study, 1, path / "runs")[0], path)

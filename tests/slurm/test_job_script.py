@@ -80,7 +80,7 @@ def finish(process: Process) -> tuple[int, str, str]:
 
 
 def terminal_signals() -> None:
-    """A terminal's defaults: bash cannot trap a signal that it found ignored."""
+    """Set a terminal's defaults: bash cannot trap a signal that it found ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -185,7 +185,7 @@ def test_a_run_whose_log_exists_is_left_alone(tmp_path: Path) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process still runs; a zombie nobody has collected yet does not."""
+    """Check whether a process still runs; a zombie nobody has collected yet does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -47,8 +47,8 @@ def script(
 
 
 def compare(text: str, name: str) -> None:
-    """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then
-    the review.
+    """Compare a text with its copy. UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the
+    copies anew; the diff is then the review.
     """
     golden = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
@@ -77,12 +77,12 @@ def test_goldens_are_few_and_all_are_compared() -> None:
 
 
 def common(text: str) -> list[str]:
-    """The options that all runs of a script share."""
+    """Read the options that all runs of a script share."""
     return shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
 
 
 def configs(text: str, folder: Path) -> list[RunConfig]:
-    """What the run lines of a script ask of `python -m bench`."""
+    """Parse what the run lines of a script ask of `python -m bench`."""
     lines = [shlex.split(line)[1:] for line in run_lines(text).splitlines()]
     logs = [str(folder / "runs" / f"{run}.jsonl") for run, *_ in lines]
     return [

@@ -63,7 +63,7 @@ class Launched:
         return subprocess.Popen(command, cwd=ROOT, env=environment(told), **own)
 
     def runs(self) -> list[Run]:
-        """Of both worlds, in the order of their turns: the script's."""
+        """Read the runs of both worlds in the order of their turns, which is the script's."""
         logs = (self.folder / "tiny" / "runs").glob("*.jsonl")
         return [read_run(log) for log in sorted(logs) if ".attempt-" not in log.name]
 
@@ -71,7 +71,7 @@ class Launched:
         return int(self.runs()[world].host["ranks"][rank]["pid"])
 
     def launcher(self, world: int) -> int:
-        """The mpirun above a world's ranks."""
+        """Find the process id of the mpirun above a world's ranks."""
         stat = Path(f"/proc/{self.pid(world, 0)}/stat").read_text()
         return int(stat.rpartition(")")[2].split()[1])
 
@@ -80,7 +80,7 @@ class Launched:
         return there and all(state(self.pid(1, rank)) == STOPPED for rank in range(2))
 
     def ended(self, process: subprocess.Popen[str]) -> list[Run]:
-        """Both runs, once the command and all that it started are gone."""
+        """Wait until the command and all that it started are gone, and return both runs."""
         process.communicate(timeout=LIMIT_S)
         runs = self.runs()
         assert left_behind(self.mark) == []
