@@ -12,10 +12,10 @@ __all__ = ["load_runs", "version"]
 
 
 def load_runs(folder: Path | str) -> "pd.DataFrame":
-    """The usable training runs of a study's folder, one row each, for a notebook; without those of
-    backends that take no mean of the gradients.
+    """Read the usable training runs of a study's folder, one row each, for a notebook; without those
+    of backends that take no mean of the gradients.
 
-    The same table as runs.csv. Raises UsageError where no log is usable. Columns:
+    Returns the table of runs.csv. Raises UsageError where no log is usable. Columns:
 
     - what was run: `cell` (`backend`/`transport`), `settings`, `variant` (fields in which the
       folder's runs differ), `world_size` (ranks), `samples_per_rank` and `samples_per_step`
