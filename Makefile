@@ -29,7 +29,7 @@ ls "$(RESULTS)/smoke/report.md" || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study study-all test check report overhead cluster test-cluster slurm-demo clean
+.PHONY: help setup smoke study study-all test check report overhead cluster test-cluster slurm-demo clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -37,7 +37,10 @@ help: ## list the targets
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"
 
-study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 8; reports in results/mine (about 15 min on 2 cores)
+smoke: setup ## both frameworks over MPI and Gloo at 2 ranks, parity and equal parameters (a minute on 2 cores)
+	@$(RUN) python -m bench.tools.smoke
+
+study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 8; reports in results/mine (about 12 min on 2 cores)
 	@$(call run_studies,local emulated-short,--budget 7m)
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)

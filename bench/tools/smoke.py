@@ -1,0 +1,87 @@
+"""Smoke test of this machine: both frameworks over MPI and Gloo at two ranks, a row for each."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from bench.launch import launcher
+from bench.progress import quantity
+from bench.record import read_run
+
+CELLS = ("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo")
+LIMIT_S = 120  # of one run, which takes about ten
+_RUN = ["--model", "resnet18", "--dataset", "digits", "--batch-per-rank", "8", "--world-size", "2"]
+_RUN += ["--warmup-steps", "3", "--windows", "2", "--steps-per-window", "4", "--max-lr", "0.001"]
+
+
+class Row(NamedTuple):
+    """What became of one cell: `problem` is '' where its run is ok."""
+
+    cell: str
+    problem: str
+    images_per_s: float = 0.0
+    parity: bool | None = None
+    parameters: str = ""  # their SHA-256 at the end
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"{self.cell:14} FAILED: {self.problem}"
+        rate, parity = quantity(self.images_per_s), "holds" if self.parity else "NOT PROVEN"
+        return (
+            f"{self.cell:14}{rate:>8} images/s  parity {parity}  parameters {self.parameters[:8]}"
+        )
+
+
+def try_cell(cell: str, log: Path) -> Row:
+    """Train a few steps of one cell under mpirun, in processes of their own."""
+    backend, _, transport = cell.partition("/")
+    words = [*_RUN, "--backend", backend, "--transport", transport, "--log-path", str(log)]
+    ranks = launcher.command("mpirun", 2, args=launcher.ON_THIS_MACHINE)
+    env = {**os.environ, **launcher.root_variables()}
+    command = [*ranks, sys.executable, "-m", "bench", *words]
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Row(cell, str(error))
+    run = read_run(log) if log.exists() else None
+    if run is None or run.problem is not None or done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        last = (errors or done.stderr.splitlines() or [f"exit code {done.returncode}"])[-1]
+        return Row(cell, (run and run.problem) or last.removeprefix("error: "))
+    end = run.end
+    return Row(cell, "", run.images_per_s, end["checks"]["parity"], end["parameters_sha256"])
+
+
+def problems(rows: Sequence[Row]) -> list[str]:
+    """Say in lines what is wrong with the machine or the exchange; nothing where all is well."""
+    wrong = [f"{row.cell}: {row.problem}" for row in rows if row.problem]
+    wrong += [
+        f"{row.cell}: parity is not proven" for row in rows if not (row.problem or row.parity)
+    ]
+    if len({row.parameters for row in rows if not row.problem}) > 1:
+        wrong.append("cells did equal work and ended with different parameters")
+    return wrong
+
+
+def main() -> int:
+    """Try every cell, print its row as it comes; exit code 1 with the reasons where one is bad."""
+    rows = []
+    with TemporaryDirectory(prefix="smoke-") as folder:
+        for cell in CELLS:
+            rows.append(try_cell(cell, Path(folder, f"{cell.replace('/', '-')}.jsonl")))
+            print(rows[-1], flush=True)
+    wrong = problems(rows)
+    for line in wrong:
+        print(f"error: {line}; see python -m bench doctor", file=sys.stderr)
+    print("" if wrong else "all four ended with the same parameters", end="" if wrong else "\n")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""The smoke test: real ranks of all four cells, and what it calls wrong."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from bench.tools.smoke import CELLS, Row, problems
+from tests.bench.ranks import run
+
+GOOD = [Row(cell, "", 100.0, True, "ab") for cell in CELLS]
+
+
+def test_what_is_wrong_is_said() -> None:
+    assert problems(GOOD) == []
+    assert problems([*GOOD[1:], Row(CELLS[0], "no MPI")]) == ["ddp/mpi: no MPI"]
+    assert problems([*GOOD[1:], GOOD[0]._replace(parity=None)]) == ["ddp/mpi: parity is not proven"]
+    (parted,) = problems([*GOOD[1:], GOOD[0]._replace(parameters="cd")])
+    assert parted.endswith("ended with different parameters")
+
+
+@pytest.mark.ranks
+def test_both_frameworks_do_the_same_work_over_both_transports() -> None:
+    done = run([sys.executable, "-m", "bench.tools.smoke"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    *rows, last = done.stdout.splitlines()
+    assert [row.split()[0] for row in rows] == [*CELLS]
+    assert all("images/s  parity holds  parameters " in row for row in rows)
+    assert last == "all four ended with the same parameters"
