@@ -12,8 +12,8 @@ __all__ = ["load_runs", "version"]
 
 
 def load_runs(folder: Path | str) -> "pd.DataFrame":
-    """Read the usable training runs of a study's folder, one row each, for a notebook; without those
-    of backends that take no mean of the gradients.
+    """Read the usable training runs of a study's folder, one row each, for a notebook, but none of
+    backends that take no mean of the gradients.
 
     Returns the table of runs.csv. Raises UsageError where no log is usable. Columns:
 

@@ -10,17 +10,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from bench.backends.catalogue import CANDIDATE, REFERENCE
 from bench.launch import launcher
 from bench.progress import quantity
 from bench.record import read_run
 
-CELLS = ("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo")
+CELLS = [f"{name}/{wire}" for wire in ("mpi", "gloo") for name in (REFERENCE, CANDIDATE)]
 LIMIT_S = 120  # of one run, which takes about ten
 _RUN = ["--model", "resnet18", "--dataset", "digits", "--batch-per-rank", "8", "--world-size", "2"]
 _RUN += ["--warmup-steps", "3", "--windows", "2", "--steps-per-window", "4", "--max-lr", "0.001"]
 
 
-class Row(NamedTuple):
+class TriedCell(NamedTuple):
     """What became of one cell: `problem` is '' where its run is ok."""
 
     cell: str
@@ -38,7 +39,7 @@ class Row(NamedTuple):
         )
 
 
-def try_cell(cell: str, log: Path) -> Row:
+def try_cell(cell: str, log: Path) -> TriedCell:
     """Train a few steps of one cell under mpirun, in processes of their own."""
     backend, _, transport = cell.partition("/")
     words = [*_RUN, "--backend", backend, "--transport", transport, "--log-path", str(log)]
@@ -48,17 +49,17 @@ def try_cell(cell: str, log: Path) -> Row:
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Row(cell, str(error))
+        return TriedCell(cell, str(error))
     run = read_run(log) if log.exists() else None
     if run is None or run.problem is not None or done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
         last = (errors or done.stderr.splitlines() or [f"exit code {done.returncode}"])[-1]
-        return Row(cell, (run and run.problem) or last.removeprefix("error: "))
+        return TriedCell(cell, (run and run.problem) or last.removeprefix("error: "))
     end = run.end
-    return Row(cell, "", run.images_per_s, end["checks"]["parity"], end["parameters_sha256"])
+    return TriedCell(cell, "", run.images_per_s, end["checks"]["parity"], end["parameters_sha256"])
 
 
-def problems(rows: Sequence[Row]) -> list[str]:
+def problems(rows: Sequence[TriedCell]) -> list[str]:
     """Say in lines what is wrong with the machine or the exchange; nothing where all is well."""
     wrong = [f"{row.cell}: {row.problem}" for row in rows if row.problem]
     wrong += [

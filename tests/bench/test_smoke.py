@@ -6,15 +6,15 @@ import sys
 
 import pytest
 
-from bench.tools.smoke import CELLS, Row, problems
+from bench.tools.smoke import CELLS, TriedCell, problems
 from tests.bench.ranks import run
 
-GOOD = [Row(cell, "", 100.0, True, "ab") for cell in CELLS]
+GOOD = [TriedCell(cell, "", 100.0, True, "ab") for cell in CELLS]
 
 
 def test_what_is_wrong_is_said() -> None:
     assert problems(GOOD) == []
-    assert problems([*GOOD[1:], Row(CELLS[0], "no MPI")]) == ["ddp/mpi: no MPI"]
+    assert problems([*GOOD[1:], TriedCell(CELLS[0], "no MPI")]) == ["ddp/mpi: no MPI"]
     assert problems([*GOOD[1:], GOOD[0]._replace(parity=None)]) == ["ddp/mpi: parity is not proven"]
     (parted,) = problems([*GOOD[1:], GOOD[0]._replace(parameters="cd")])
     assert parted.endswith("ended with different parameters")
