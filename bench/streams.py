@@ -33,7 +33,7 @@ def say(text: str) -> None:
 
 def answer(line: str) -> None:
     """Print what a script reads, on standard output; what cannot be written there is dropped."""
-    with suppress(OSError, ValueError):
+    with suppress(AttributeError, OSError, ValueError):  # closed before Python began, or since
         sys.stdout.flush()  # what the user's own code printed stands before it
     with suppress(OSError):
         os.write(1, f"{_safe(line)}\n".encode(errors="backslashreplace"))

@@ -372,7 +372,8 @@ class Parity(Observer):
         rest = limit(self._config) * largest(expected)
         of_noisy = self._over_ranks(relative(exchanged, expected, max(floor, rest)))
         wrote = {*chain(*self._backend.gather(self._before.written()))}
-        if not largest(expected):  # no exchange could be told from another
+        # then no exchange can be told from another; asked of all ranks, which must go on alike
+        if not any(self._backend.gather(largest(expected))):
             wrote |= {*self.names}
         noises = [0.0] * len(differences)
         judged = judge(self._config, self.names, differences, noises, wrote)

@@ -71,36 +71,42 @@ def _layer_problems(name: str, module: nn.Module) -> Iterator[str]:
 
 
 def _asks_for_group(module: nn.Module) -> str:
-    """Name what of torch.distributed a layer holds or calls in its methods; '' for nothing."""
+    """Name what of torch.distributed a layer holds, or calls in a pass; '' for nothing."""
     for name, value in vars(module).items():
         if isinstance(value, torch.distributed.ProcessGroup):
             return f"a process group of torch.distributed ({name})"
-    kind = type(module)
-    return next(_calls_of(kind, set()), "")
+    return next(_calls_of(type(module), object, set()), "")
 
 
-def _calls_of(value: object, seen: set[CodeType]) -> Iterator[str]:
-    """Yield names of torch.distributed that a user's class or function, or one it calls, uses."""
-    if str(getattr(value, "__module__", "torch")).partition(".")[0] in _NOT_THE_USERS:
-        return
-    if inspect.isclass(value):
-        for _, function in inspect.getmembers(value, inspect.isfunction):
-            yield from _calls_of(function, seen)
-    elif isinstance(value, FunctionType):
-        yield from _distributed(value.__code__, value.__globals__, seen)
+def _calls_of(value: object, kind: type, seen: set[CodeType]) -> Iterator[str]:
+    """Yield names of torch.distributed that passes of a user's class, or a function, come to use.
+
+    A function is a method of `kind`, or called by one. Methods that no pass calls do not count.
+    """
+    if inspect.isclass(value) and issubclass(value, nn.Module | torch.autograd.Function):
+        for base in value.__mro__:
+            for name in ("__init__", "forward", "backward"):
+                yield from _calls_of(vars(base).get(name), value, seen)
+    function = getattr(value, "__func__", value)  # a static method's, of an autograd function
+    package = str(getattr(function, "__module__", "")).partition(".")[0]
+    if isinstance(function, FunctionType) and package not in _NOT_THE_USERS:
+        yield from _distributed(function.__code__, function.__globals__, kind, seen)
 
 
-def _distributed(code: CodeType, names: dict[str, Any], seen: set[CodeType]) -> Iterator[str]:
+def _distributed(
+    code: CodeType, names: dict[str, Any], kind: type, seen: set[CodeType]
+) -> Iterator[str]:
     """Yield names of torch.distributed that code uses: dist.all_reduce, or all_reduce itself."""
     if code in seen:
         return
     seen.add(code)
     values = [names.get(name) for name in code.co_names]
+    values += [getattr(kind, name, None) for name in code.co_names]
     modules = [v for v in values if isinstance(v, ModuleType)]
     modules = [m for m in modules if m.__name__.partition(".")[0] not in _NOT_THE_USERS]
     values += [getattr(module, name, None) for module in modules for name in code.co_names]
     for value in values:
-        yield from _calls_of(value, seen)
+        yield from _calls_of(value, kind, seen)
     for name in code.co_names:
         value = names.get(name)
         if isinstance(value, ModuleType) and value.__name__.startswith("torch.distributed"):
@@ -111,7 +117,7 @@ def _distributed(code: CodeType, names: dict[str, Any], seen: set[CodeType]) -> 
         yield "torch.distributed"
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _distributed(inner, names, seen)
+            yield from _distributed(inner, names, kind, seen)
 
 
 def _in_words(dtype: torch.dtype) -> str:

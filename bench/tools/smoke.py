@@ -80,7 +80,8 @@ def main() -> int:
     wrong = problems(rows)
     for line in wrong:
         print(f"error: {line}; see python -m bench doctor", file=sys.stderr)
-    print("" if wrong else "all four ended with the same parameters", end="" if wrong else "\n")
+    if not wrong:
+        print("all ended with the same parameters")
     return int(bool(wrong))
 
 

@@ -15,7 +15,7 @@ from bench.config import UsageError
 from plots.imports.files import POINT, read_files
 from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, ImportOptions
 
-_OFF = 0.02  # relative: between a total that a file states and ours
+_OFF = 0.02  # relative: between a mean that a file states and that of its lines
 _RATES = re.compile(r"(?i)(?:_per_|/)s(?:ec(?:ond)?)?$|throughput|(?:^|_)(?:ips|fps|speed)$")
 _TIMES = re.compile(r"(?i)(?:^|_)(?:seconds?|secs?|s|ms|minutes?|time)$")
 _FAR = 3  # times the median of the others: a first line that is no step as they are
@@ -45,20 +45,22 @@ def read(form: Format, name: str, paths: Sequence[Path], options: ImportOptions)
     """Read files of one format. Raises UsageError if one has nothing of it, or what cannot be."""
     values, warnings = read_files(form, name, paths, options)
     values = _without_first(_without_repeats(values, warnings), form, options, warnings)
+    _require_stated_means(values)
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
         raise UsageError(f"{paths[0]}: {'; '.join(['no point can be made of it', *warnings])}")
-    _require_totals(points)
     return Imported(values, points, warnings)
 
 
-def _require_totals(points: pd.DataFrame) -> None:
-    """Raise UsageError where a file states the rate of all ranks, and its lines make another."""
-    for _, rows in points.groupby(POINT, dropna=False):
-        rates = rows.groupby("quantity")["value"].mean()
-        total, stated = rates.get(RATE), rates.get(f"total_{RATE}")
-        if total and stated and abs(total / stated - 1) > _OFF:
-            lines = f"its lines make {total:g} images/s, and it states {stated:g}"
+def _require_stated_means(values: pd.DataFrame) -> None:
+    """Raise UsageError where a file states the mean of its lines' rates, and they have another."""
+    for file, rows in values.groupby("file"):
+        means = rows.groupby("quantity")["value"].mean()  # arithmetic, as those who state it do
+        of_lines, stated = means.get(RANK_RATE), means.get(f"rank_mean_{RATE}")
+        if of_lines and stated and abs(of_lines / stated - 1) > _OFF:
+            lines = (
+                f"{file}: its lines have the mean {of_lines:g} images/s, and it states {stated:g}"
+            )
             raise UsageError(f"{lines}: some are missing, of another run, or of a warm-up (--skip)")
 
 

@@ -22,21 +22,29 @@ from bench.models.requirements import require_fit, require_pictures, require_sco
 Outputs = namedtuple("Outputs", ["logits", "aux"])
 
 
-class Asks(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if dist.is_initialized():
-            dist.all_reduce(x)
-        return x
-
-
 def _mean_over_ranks(x: torch.Tensor) -> torch.Tensor:
     if dist.is_initialized():
         dist.all_reduce(x)
     return x
 
 
-class AsksThroughAFunction(nn.Module):
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return _mean_over_ranks(x)
+
+
+class AsksThroughAMethod(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.joined(x)
+
+    def joined(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
+        return result
+
+
+class AsksInNoPass(nn.Linear):
+    def gather_metrics(self, x: torch.Tensor) -> torch.Tensor:
         return _mean_over_ranks(x)
 
 
@@ -102,8 +110,8 @@ def test_a_model_is_as_its_factory_made_it_but_for_a_type_asked_for_its_float32(
         (OwnSync(4), "horovod", "0 (OwnSync) synchronises by one framework"),
         (nn.LazyLinear(3), "ddp", "0.weight has no shape before"),
         (nn.Embedding(3, 4, sparse=True), "ddp", "0 (Embedding) makes sparse gradients"),
-        (Asks(), "horovod", "0 (Asks) uses torch.distributed"),
-        (AsksThroughAFunction(), "ddp", "0 (AsksThroughAFunction) uses torch.distributed"),
+        (AsksThroughAMethod(), "horovod", "0 (AsksThroughAMethod) uses torch.distributed"),
+        (AsksInNoPass(2, 2), "ddp", ""),
         (NaiveSyncBatchNorm(4), "ddp", "0 (NaiveSyncBatchNorm) synchronises by one framework"),
         (nn.DataParallel(nn.Linear(2, 2)), "ddp", "0 (DataParallel) divides or exchanges by"),
         (Kinds(10), "horovod", "0.spectrum is complex64, which horovod cannot exchange"),

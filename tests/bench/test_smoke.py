@@ -27,4 +27,4 @@ def test_both_frameworks_do_the_same_work_over_both_transports() -> None:
     *rows, last = done.stdout.splitlines()
     assert [row.split()[0] for row in rows] == [*CELLS]
     assert all("images/s  parity holds  parameters " in row for row in rows)
-    assert last == "all four ended with the same parameters"
+    assert last == "all ended with the same parameters"
