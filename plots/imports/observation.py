@@ -127,17 +127,24 @@ def _as_quantity(name: str) -> str:
     return re.sub(r"\W+", "_", name.lower()).replace("training_", "train_", 1)
 
 
-def _of_groups(groups: Mapping[str, str], line: Line) -> Iterator[Row]:
-    """Yield a row for each quantity of one match; a lap is as many steps as it says."""
-    places: Row = {} if line.rank is None else {"rank": line.rank}
+def divide(texts: Mapping[str, str]) -> tuple[Row, Row]:
+    """Divide texts by name into places and values. Raises UsageError for what is no number."""
+    places: Row = {}
     values: Row = {}
-    for name, text in groups.items():
+    for name, text in texts.items():
         if name in WORDS:
             places[name] = text
         elif name in PLACES:
             places[name] = as_number(text, name, whole=name in WHOLE)
         else:
             values[name] = as_number(text, name)
+    return places, values
+
+
+def _of_groups(groups: Mapping[str, str], line: Line) -> Iterator[Row]:
+    """Yield a row for each quantity of one match; a lap is as many steps as it says."""
+    places, values = divide(groups)
+    places = {**({} if line.rank is None else {"rank": line.rank}), **places}
     if lap_steps := values.pop("lap_steps", None):
         values["step_seconds"] = values.pop("lap_seconds", float("nan")) / lap_steps
     if RATE in values and "rank" in groups:

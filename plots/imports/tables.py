@@ -7,17 +7,14 @@ from collections.abc import Iterator
 
 from bench.config import UsageError
 from plots.imports.observation import (
-    PLACES,
     RANK_RATE,
     RATE,
-    WHOLE,
-    WORDS,
     Format,
     ImportOptions,
     Reading,
     Row,
-    as_number,
     cut_off,
+    divide,
     in_seconds,
     table,
 )
@@ -46,20 +43,11 @@ def _rows(head: list[str], lines: list[list[str]]) -> Iterator[Row]:
     for number, line in enumerate(lines, 2):
         if len(line) != len(head):
             raise UsageError(f"row {number} has {len(line)} values for {len(head)} columns")
-        places: Row = {}
-        values: Row = {}
-        for name, text in zip(head, line, strict=True):
-            if not text or not name:
-                continue
-            try:
-                if name in WORDS:
-                    places[name] = text
-                elif name in PLACES:
-                    places[name] = as_number(text, name, whole=name in WHOLE)
-                else:
-                    values[name] = as_number(text, name)
-            except UsageError as error:
-                raise UsageError(f"row {number}: {error}") from None
+        texts = {n: text for n, text in zip(head, line, strict=True) if n and text}
+        try:
+            places, values = divide(texts)
+        except UsageError as error:
+            raise UsageError(f"row {number}: {error}") from None
         for name, value in values.items():
             quantity, value = in_seconds(name, value)
             yield {"quantity": quantity, "value": value, **places}
