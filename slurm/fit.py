@@ -43,8 +43,13 @@ def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
     """
     if not nodes and not study.needs_site:
         return study
-    cells = tuple(_cell(cell, study, site) for cell in study.cells)
-    changes: dict[str, Any] = {"cells": cells, "site": site.title}
+    named = {cell: _cell(cell, study, site) for cell in study.cells}
+    cells = tuple(named.values())
+    arms = {
+        name: arm.model_copy(update={"cells": tuple(named[cell] for cell in arm.cells)})
+        for name, arm in study.arms.items()
+    }
+    changes: dict[str, Any] = {"cells": cells, "arms": arms, "site": site.title}
     # 1, 2, 4, ... up to the study's and the site's limit
     powers = min(study.up_to_nodes or 0, site.limits.max_nodes).bit_length()
     if counts := tuple(nodes) or study.nodes or tuple(2**k for k in range(powers)):
@@ -69,9 +74,9 @@ def _cell(cell: str, study: Study, site: Site) -> str:
         raise UsageError(
             f"study {study.name!r} leaves the transport of {cell!r} to the site, and site "
             f"{site.name!r} names none; write transport in the site file, or a cell such as "
-            f"{parts(cell)._replace(transport='gloo').name!r} in the study"
+            f"'{cell}/gloo' in the study"
         )
-    return parts(cell)._replace(transport=site.transport).name
+    return f"{cell}/{site.transport}"
 
 
 def _check_nodes(counts: Iterable[int], site: Site) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.config import Role, RunConfig, UsageError, fields_with
-from bench.study.definition import Study
+from bench.study.definition import OWNED_FIELDS, Study
 from bench.study.plan import PlannedRun
-from bench.study.rules import OWNED_FIELDS
 from slurm import directives
 from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes
@@ -77,7 +76,7 @@ def render_batch(
 def _exchanging(runs: Runs) -> list[str]:
     """Name the cells that a look at the launch tries: those that take a mean."""
     tried = (run for run in runs if run.config.transport != "none" and run.config.averages)
-    return sorted({run.point.cell.partition("@")[0] for run in tried})
+    return sorted({run.point.cell for run in tried})
 
 
 def render_report(study: Study, request: Request, folder: Path, again: Sequence[str] = ()) -> str:

@@ -119,7 +119,7 @@ class Work:
         or plans too few launches for a verdict, nor where the command line has their number.
         """
         study = self.study
-        compares = study.pairs and "target" not in study.fields and study.blocks >= MIN_BLOCKS
+        compares = study.comparisons and "target" not in study.fields and study.blocks >= MIN_BLOCKS
         return bool(compares and not self.options.blocks)
 
     @property
@@ -136,7 +136,7 @@ class Work:
     @property
     def todo(self) -> list[PlannedRun]:
         """What is not ok, with what it is compared with."""
-        return not_comparable(self.statuses, self.study.partners)
+        return not_comparable(self.statuses, self.study.pairs)
 
     @property
     def estimate(self) -> str:
@@ -225,7 +225,7 @@ def _check_blocks(study: Study, options: StudyOptions) -> None:
     """Raise UsageError where the order cannot be balanced, or no look is planned any more."""
     blocks = options.blocks or study.blocks
     named = f"--blocks {blocks}" if options.blocks else f"blocks={blocks}"
-    if blocks > 1 and blocks % STEP and (study.pairs or study.variants):
+    if blocks > 1 and blocks % STEP and (study.pairs or study.arms):
         rule = "must be even: in half of the blocks each side of a comparison runs first"
         raise UsageError(f"{named} {rule}; use {blocks - 1} or {blocks + 1}")
     if blocks > study.max_blocks:

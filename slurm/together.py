@@ -22,7 +22,7 @@ class LaunchRuns(NamedTuple):
 
 def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[LaunchRuns]:
     """Yield a script's runs, in their order, as launches: each stands where its first run does."""
-    name = launches(dict.fromkeys(run.point for run in runs), study.partners)
+    name = launches({run.point: run.config.curves for run in runs}, study.pairs)
     if not study.turns:
         yield from (LaunchRuns([run]) for run in runs)
         return

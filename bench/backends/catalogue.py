@@ -19,13 +19,11 @@ class Cell(NamedTuple):
 
     backend: str
     transport: str = ""  # of `single`, or where a study leaves it to the site
-    arm: str = ""  # tells apart what a study lists several times
 
     @property
     def name(self) -> str:
-        """'ddp/mpi@again'."""
-        transport, arm = self.transport and f"/{self.transport}", self.arm and f"@{self.arm}"
-        return f"{self.backend}{transport}{arm}"
+        """'ddp/mpi'."""
+        return f"{self.backend}/{self.transport}" if self.transport else self.backend
 
 
 def _horovod_variables(*names: str) -> tuple[str, ...]:
@@ -178,10 +176,9 @@ def cells() -> tuple[str, ...]:
 
 
 def parts(cell: str) -> Cell:
-    """Split a cell such as 'ddp/mpi@again', or a backend's name alone, into its parts."""
-    place, _, arm = cell.partition("@")
-    backend, _, transport = place.partition("/")
-    return Cell(backend, transport, arm)
+    """Split a cell such as 'ddp/mpi', or a backend's name alone, into its parts."""
+    backend, _, transport = cell.partition("/")
+    return Cell(backend, transport)
 
 
 def facts(cell: str) -> BackendFacts:
@@ -211,19 +208,19 @@ def gloo(cell: str, versions: Mapping[str, str]) -> str:
 
 
 def label(cell: str) -> str:
-    """Name a cell: 'ddp' is 'PyTorch DDP', 'ddp/mpi@again' is 'PyTorch DDP over MPI (again)'."""
+    """Name a cell: 'ddp' is 'PyTorch DDP', 'ddp/mpi' is 'PyTorch DDP over MPI'."""
     if cell == PLAIN:
         return f"{TRANSPORTS['mpi']} ({PLAIN})"
-    _, transport, arm = parts(cell)
+    transport = parts(cell).transport
     over = f" over {TRANSPORTS.get(transport, transport)}" if transport else ""
-    return f"{facts(cell).label}{over}{arm and f' ({arm})'}"
+    return f"{facts(cell).label}{over}"
 
 
 def look(cell: str) -> Look | None:
-    """Return how a cell is drawn; None for one without a look of its own, such as an arm's."""
-    backend, transport, arm = parts(cell)
+    """Return how a cell is drawn; None for one without a look of its own."""
+    backend, transport = parts(cell)
     row = CATALOGUE.get(backend)
-    return row.looks.get(transport or "none") if row and not arm else None
+    return row.looks.get(transport or "none") if row else None
 
 
 def implementation(name: str) -> Any:
@@ -233,4 +230,4 @@ def implementation(name: str) -> Any:
 
 def is_bare(cell: str) -> bool:
     """Check whether a cell names a framework without its transport."""
-    return cell.partition("@")[0] in frameworks()
+    return cell in frameworks()

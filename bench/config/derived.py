@@ -63,9 +63,8 @@ class Derived(Fields):
 
     @property
     def cell(self) -> str:
-        """What is compared: framework/transport or 'single', and '@arm' where it has one."""
-        transport = "" if self.transport == "none" else self.transport
-        return Cell(self.backend, transport, self.arm or "").name
+        """What is compared: framework/transport or 'single'."""
+        return Cell(self.backend, "" if self.transport == "none" else self.transport).name
 
     @property
     def peak_learning_rate(self) -> float:

@@ -98,10 +98,7 @@ class Fields(Options):
         "broadcast in a step; 'tuned': a knob of the framework set by hand",
     )
     arm: str | None = _field(
-        _CELL, None, "tells apart what a study lists several times", pattern=NAME
-    )
-    variant: str | None = _field(
-        _CELL, None, "name under which the study sets some of the other fields", pattern=NAME
+        _CELL, None, "name of the condition that this run is measured under", pattern=NAME
     )
     model: str = _field(
         _WORK,

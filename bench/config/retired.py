@@ -17,11 +17,17 @@ RETIRED: Mapping[str, Any] = {
     "loader_only": False,
     "sync_batchnorm": False,
 }
+_NAMES_VARIANTS = 9  # the first schema that does
 
 
-def without_retired(values: Mapping[str, Any]) -> dict[str, Any]:
+def without_retired(values: Mapping[str, Any], schema: int) -> dict[str, Any]:
     """Drop retired fields of a logged configuration. Raises ValueError where one was in use."""
     for name, value in values.items():
         if name in RETIRED and value != RETIRED[name]:
             raise ValueError(f"{name}={value!r} is of version 1.0.0, which reads this log")
-    return {name: value for name, value in values.items() if name not in RETIRED}
+    kept = {name: value for name, value in values.items() if name not in RETIRED}
+    if schema < _NAMES_VARIANTS:  # the study tells the arm by its fields
+        kept["arm"] = None
+    elif variant := kept.pop("variant", None):  # which all cells had, and an arm one of them
+        kept["arm"] = "-".join(filter(None, (kept.get("arm"), variant)))
+    return kept

@@ -26,6 +26,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      and seconds of each of ten copies of them all, from their strides and from their parameters'
  15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
  16  parity has not_proven: tensors that could not be compared; then the check is null, not true
+ 17  config has no variant: arm names the condition, of all cells or of one
 
 Events in order; every number as measured, seconds unrounded (types: events.py and host.py):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -81,7 +82,7 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 16
+SCHEMA = 17
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -278,7 +279,7 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
         reads = f"this version reads {READABLE[0]} to {READABLE[-1]}"
         raise Damaged(f"schema {start['schema']}, and {reads}")
     try:
-        values = without_retired(start["config"])
+        values = without_retired(start["config"], start["schema"])
     except ValueError as error:
         raise Damaged(f"config.{error}") from None
     for name, value in values.items():

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-from bench.backends.catalogue import CANDIDATE, REFERENCE, is_bare, parts
-from bench.config import Curve, Role, Settings, Transport, fields_with
-from bench.study import rules
+from bench.backends.catalogue import (
+    CANDIDATE,
+    REFERENCE,
+    Cell,
+    cells,
+    frameworks,
+    is_bare,
+    parts,
+)
+from bench.config import Curve, Role, RunConfig, Transport, fields_with, near
+from bench.config.fields import NAME, NAME_RULE
 from bench.study.limits import MAX_BLOCKS, MAX_LENGTH, MAX_SECONDS, MIN_BLOCKS
 from bench.study.looks import schedule
 
 # What may be corrected after the first run; everything else is fixed before it.
-MAY_CHANGE = {"expected_run_s", "time_limit_s", "site"}
-_EARLIER_BLOCKS = 8  # the default of earlier versions, which their digests leave out
+MAY_CHANGE = {"expected_run_s", "time_limit_s", "site", "earlier_sha256"}
+
+# Fields of RunConfig that the plan sets for every run, and where the study says what they become.
+OWNED_FIELDS = {
+    **dict.fromkeys(fields_with(Role.PLANNED), "leave it out"),
+    "backend": "list it in cells",
+    "transport": f"list it in cells, as in {cells()[1]!r}",
+    "arm": "name a table [arms.NAME]",
+    "batch_per_rank": "write it in [weak] or [batch]",
+    "global_batch": "write it in [strong]",
+    "world_size": "write world_sizes at the top",
+    "seed": "write seed at the top, or leave it out",
+    "study": "it is the study's name",
+}
 
 Int = Annotated[int, Strict()]  # true is no number, "4" and 4.0 are none either
 Float = Annotated[float, Strict()]
@@ -34,14 +56,6 @@ class StrictTable(BaseModel):
     """A table of a file: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Broken(ValueError):
-    """A broken rule between keys; `key` is the one to change, dotted, to find its line."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
 
 
 class Weak(StrictTable):
@@ -71,17 +85,51 @@ class Primary(StrictTable):
     curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
     world_size: WorldSize = Field(description="its ranks")
     transport: Transport | None = Field(None, description="its transport, of several")
-    variant: str | None = Field(None, description="its variant, of several")
+    arm: str | None = Field(None, description="its arm, of several; the candidate's")
     batch_per_rank: BatchPerRank | None = Field(None, description="its batch per rank, of several")
 
 
-def _one(value: object) -> object:
-    """Take the settings out of the list in which a file of an earlier version has them."""
-    if isinstance(value, list | tuple) and len(value) == 1:
-        return value[0]
-    if isinstance(value, list | tuple):
-        raise ValueError("name one; for several make tables [variants.NAME], each with its own")
-    return value
+class Arm(BaseModel):
+    """One condition under which cells are measured: every further key is a field of RunConfig."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    cells: tuple[str, ...] = Field((), description="cells that have it; left out: all")
+    over: str | None = Field(None, description="arm of the same cell that its gain is told over")
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of RunConfig that it sets."""
+        return self.__pydantic_extra__ or {}
+
+
+class Point(NamedTuple):
+    """One configuration that is measured: a cell, in an arm, at a size."""
+
+    cell: str
+    arm: str  # '' in a study without arms
+    world_size: int
+    batch_per_rank: int  # images per step on each rank
+
+    @property
+    def transport(self) -> str:
+        """'' for `single`."""
+        return parts(self.cell).transport
+
+    @property
+    def global_batch(self) -> int:
+        """Images per step over all ranks."""
+        return self.batch_per_rank * self.world_size
+
+    @property
+    def name(self) -> str:
+        """For people, in run ids and messages."""
+        cell = self.cell.replace("/", "-")
+        size = f"{cell}-w{self.world_size}-b{self.batch_per_rank}"
+        return f"{size}-{self.arm}" if self.arm else size
+
+
+Side = tuple[str, str]  # a cell and its arm
 
 
 class Study(StrictTable):
@@ -92,13 +140,13 @@ class Study(StrictTable):
         min_length=1, max_length=1000, description="one sentence: what the numbers are to answer"
     )
     cells: Annotated[tuple[str, ...], _FilledList] = Field(
-        description="what is measured: single, framework/transport, framework (on the site's); "
-        "'@name' behind one lists it again, as an arm of that name"
+        description="what is measured: single, framework/transport, framework (on the site's)"
     )
     reference: str = Field(REFERENCE, description="framework or cell compared with")
-    candidate: str = Field(CANDIDATE, description="framework or cell that is compared with it")
-    settings: Annotated[Settings, BeforeValidator(_one)] = Field(
-        "shipped", description="of all runs that no variant or arm gives others: shipped, matched"
+    candidate: str = Field(
+        CANDIDATE,
+        description="framework or cell that is compared with it; the same one: arms of it that "
+        "name another in `over`",
     )
     scaling: Annotated[tuple[Curve, ...], _FilledList] = Field(
         description="curves to measure: weak, strong, batch; one table each"
@@ -130,60 +178,97 @@ class Study(StrictTable):
     batch: BatchSweep | None = Field(None, description="batch sweep")
     run: dict[str, Any] = Field({}, description="fields of RunConfig, the same in every run")
     site: str = Field("", max_length=1000, description="leave it out: filled in for a site")
-    variants: dict[str, dict[str, Any]] = Field({}, description="by name: fields, before [run]'s")
-    arms: dict[str, dict[str, Any]] = Field({}, description="by name: fields of that arm alone")
+    arms: dict[str, Arm] = Field(
+        {}, description="by name: fields of an arm's runs, before [run]'s; none: one plain arm"
+    )
+    earlier_sha256: tuple[str, ...] = Field(
+        (), description="digests that runs carry from before the file took its present form"
+    )
 
     @property
     def fields(self) -> list[str]:
-        """Every field of RunConfig that the study sets: settings, in [run], a variant or an arm."""
-        settings = {"settings"} if self.settings != "shipped" else ()
-        tables = (settings, self.run, *self.variants.values(), *self.arms.values())
-        return list(dict.fromkeys(chain.from_iterable(tables)))
+        """Every field of RunConfig that the study sets, in [run] or in an arm."""
+        return list(dict.fromkeys(chain(self.run, self.varied)))
 
-    def fields_of(self, variant: str, alone: bool) -> dict[str, Any]:
-        """Gather what the study says of a variant's runs ('' without any); `alone`: of `single`."""
-        values = {"settings": self.settings, **self.run, **self.variants.get(variant, {})}
-        unseen = (*fields_with(Role.EXCHANGE), *fields_with(Role.KNOB)) if alone else ()
+    @property
+    def varied(self) -> list[str]:
+        """The fields that its arms set."""
+        return list(dict.fromkeys(chain.from_iterable(arm.fields for arm in self.arms.values())))
+
+    def fields_of(self, cell: str, arm: str) -> dict[str, Any]:
+        """Gather what the study says of a cell's runs in an arm ('' where it has none).
+
+        `single` exchanges nothing, so what is said of the exchange is left out of its runs.
+        """
+        values = {**self.run, **(self.arms[arm].fields if arm else {})}
+        unseen = (*fields_with(Role.EXCHANGE), *fields_with(Role.KNOB)) if cell == "single" else ()
         return {name: value for name, value in values.items() if name not in unseen}
+
+    def arms_of(self, cell: str) -> list[str]:
+        """Name a cell's arms; of those that are the same to `single`, only the first."""
+        names = [name for name, arm in self.arms.items() if not arm.cells or cell in arm.cells]
+        if cell != "single":
+            return names or [""]
+        fields = [self.fields_of(cell, name) for name in names]
+        return [n for i, n in enumerate(names) if fields[i] not in fields[:i]] or [""]
+
+    def arm_of(self, config: RunConfig) -> str:
+        """Find the arm of a run: the one that it names, else the first that has its fields.
+
+        Raises ValueError where the study has no such arm, or says something else of it.
+        """
+        if not self.arms:
+            return config.arm or ""
+        names = self.arms_of(config.cell) if config.arm is None else [config.arm]
+        differs = f"its arm={config.arm!r} is none of the study's"
+        for name in (name for name in names if name in self.arms):
+            wanted = self.fields_of(config.cell, name)
+            for field in self.varied:
+                value = wanted.get(field, RunConfig.model_fields[field].default)
+                logged = getattr(config, field)
+                if logged != value and str(logged) != str(value):  # a path is text in the study
+                    differs = f"its {field}={logged}, and [arms.{name}] of the study says {value}"
+                    break
+            else:
+                return name
+        raise ValueError(differs)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The study's comparisons as cells: reference, candidate."""
+        """The cells that are compared: reference, candidate."""
         return pairs(self.cells, self.reference, self.candidate)
 
     @property
-    def sides(self) -> set[str]:
-        """The arms of the study's one comparison, '' of a side without."""
-        return {parts(side).arm for side in (self.reference, self.candidate)}
+    def comparisons(self) -> list[tuple[Side, Side]]:
+        """What is compared with a verdict: two cells in each arm of both, or arms of one cell."""
+        return [
+            ((a, over), (b, arm))
+            for a, b in self.pairs
+            for arm in self.arms_of(b)
+            if (over := self._over(arm) if a == b else arm) in self.arms_of(a)
+        ]
 
     @property
-    def beside(self) -> list[tuple[str, str]]:
-        """Arms that stand beside the comparison: the cell that each is an arm of, and the arm."""
-        compared = {"", *self.sides}
-        arms = [cell for cell in self.cells if parts(cell).arm not in compared]
-        pairs = [(parts(cell)._replace(arm="").name, cell) for cell in arms]
-        return [(plain, arm) for plain, arm in pairs if plain in self.cells]
+    def gains(self) -> list[tuple[Side, Side]]:
+        """What is told without a verdict: each cell in an arm over the one that the arm names."""
+        if self.reference == self.candidate:
+            return []
+        return [
+            ((cell, over), (cell, arm))
+            for cell in self.cells
+            for arm in self.arms_of(cell)
+            if (over := self._over(arm)) in self.arms_of(cell)
+        ]
 
-    @property
-    def partners(self) -> list[tuple[str, str]]:
-        """What is compared, and what stands beside it."""
-        return [*self.pairs, *self.beside]
+    def _over(self, arm: str) -> str | None:
+        return self.arms[arm].over if arm else None
 
     @property
     def sha256(self) -> str:
         """Of all that is fixed before the first run; a default that is written counts as none."""
-        return self._digest({"blocks": self.blocks, "max_blocks": self.max_blocks})
-
-    @property
-    def earlier_sha256(self) -> str:
-        """The same in logs of versions without `max_blocks`: one look, at the planned blocks."""
-        return self._digest({} if self.blocks == _EARLIER_BLOCKS else {"blocks": self.blocks})
-
-    def _digest(self, size: dict[str, int]) -> str:
         left_out = {*MAY_CHANGE, "blocks", "max_blocks"}
-        fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True) | size
-        if "settings" in fixed:  # a list, as in earlier versions
-            fixed["settings"] = [fixed["settings"]]
+        fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+        fixed |= {"blocks": self.blocks, "max_blocks": self.max_blocks}
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -196,9 +281,23 @@ class Study(StrictTable):
         """Whether a site must fill something in before the study can be planned."""
         return bool(self.nodes or self.up_to_nodes or any(map(is_bare, self.cells)))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
+        old = [key for key in ("variants", "settings") if key in values]
+        old += [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
+        if old:
+            raise ValueError(
+                f"{old[0]} is of an earlier form of studies; write each condition as a table "
+                "[arms.NAME] with its fields, `settings` among them, and where not all cells have "
+                "it with cells = [...]"
+            )
+        return values
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if broken := next(rules.broken(self), None):
+        rules = (_names, _repeats, _cells, _arms, _curves, _sizes, _looks, _run_fields)
+        if broken := next(chain.from_iterable(rule(self) for rule in rules), None):
             raise ValueError(broken)
         return self
 
@@ -210,11 +309,146 @@ def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[st
     """
     compared = [(reference, candidate)]
     if is_bare(reference):
-        other = parts(candidate)
-        split = [(cell, parts(cell)) for cell in cells]
+        of_cells = [(cell, parts(cell)) for cell in cells]
         compared = [
-            (cell, other._replace(transport=of.transport).name)
-            for cell, of in split
-            if of._replace(transport="").name == reference
+            (cell, Cell(candidate, transport).name)
+            for cell, (backend, transport) in of_cells
+            if backend == reference
         ]
     return [pair for pair in compared if set(pair) <= set(cells)]
+
+
+# Rules between keys: each yields a sentence with the value, the reason and the way out.
+
+
+def _names(s: Study) -> Iterator[str]:
+    if not re.fullmatch(NAME, s.name):
+        yield f"name={s.name!r} also names a folder; {NAME_RULE}"
+    if not s.question.isprintable():
+        yield f"question={s.question!r} must be one line; join it into one sentence"
+
+
+def _repeats(s: Study) -> Iterator[str]:
+    keys = ("cells", "scaling", "world_sizes", "nodes")
+    lists = {key: getattr(s, key) for key in keys}
+    lists |= {f"batch.{key}": values for key, values in (s.batch or ())}
+    for name, values in lists.items():
+        for value, times in Counter(values).items():
+            if times > 1:
+                yield f"{name} lists {value!r} {times} times; once is enough, blocks repeat it"
+
+
+def _cells(s: Study) -> Iterator[str]:
+    known = cells() + frameworks()
+    named = [("reference", s.reference), ("candidate", s.candidate)]
+    for key, cell in [*(("cells", cell) for cell in s.cells), *named]:
+        if cell not in known:
+            yield f"{key}: {cell!r} is not one of {', '.join(cells())}{near(cell, known)}"
+    pair = f"candidate={s.candidate!r} and reference={s.reference!r}"
+    if is_bare(s.reference) != is_bare(s.candidate):
+        yield f"{pair} make no pair; name two frameworks, or two cells"
+    if s.reference == s.candidate and not s.comparisons:
+        cure = "give one of its arms over = 'NAME', the arm that it is compared with"
+        yield f"{pair} are one, and none of its arms is compared with another; {cure}"
+
+
+def _arms(s: Study) -> Iterator[str]:
+    for name, arm in s.arms.items():
+        key = f"arms.{name}"
+        if not re.fullmatch(NAME, name):
+            yield f"{key} also names logs; {NAME_RULE}"
+        for cell in (cell for cell in arm.cells if cell not in s.cells):
+            yield f"{key}.cells lists {cell!r}, which cells does not{near(cell, s.cells)}"
+        if arm.over is not None and (arm.over == name or arm.over not in s.arms):
+            others = ", ".join(other for other in s.arms if other != name)
+            yield f"{key}.over={arm.over!r} is not one of the other arms: {others}"
+        for field in sorted({*fields_with(Role.BOOKKEEPING)} & {*arm.fields}):
+            why = "changes nothing that is measured, so its runs could not be told apart"
+            yield f"{key}.{field} {why}; write it in [run]"
+        over = s.arms.get(arm.over or "")
+        if over and arm.fields.get("emulate") != over.fields.get("emulate"):
+            yield f"{key}.over: compute that sleeps is compared with none that works; leave it out"
+    if len(s.arms) > MAX_LENGTH:
+        yield f"arms has {len(s.arms)} tables; at most {MAX_LENGTH}"
+    if len(s.arms) == 1:
+        name = next(iter(s.arms))
+        yield f"arms has {name!r} alone; add another, or write its fields in [run]"
+    for cell in s.cells if s.arms else ():
+        if s.arms_of(cell) == [""]:
+            yield f"cells lists {cell!r}, and no arm has it; add it to the cells of one"
+    yield from _same_arms(s)
+
+
+def _same_arms(s: Study) -> Iterator[str]:
+    """Yield arms of a cell that are the same runs, unless one names the other to be compared."""
+    defaults = {name: RunConfig.model_fields[name].default for name in s.fields}
+    for cell in s.cells:
+        effective: dict[str, str] = {}
+        for name in s.arms_of(cell) if s.arms else ():
+            same = effective.setdefault(repr(defaults | s.fields_of(cell, name)), name)
+            if same != name and same != s.arms[name].over:
+                yield f"arms.{same} and arms.{name} are the same runs; change a field of one"
+
+
+def _curves(s: Study) -> Iterator[str]:
+    for curve in get_args(Curve):
+        counts, listed = getattr(s, curve) is not None, curve in s.scaling
+        if listed and not counts:
+            yield f"scaling lists {curve!r} without a table [{curve}]; add it, or drop {curve!r}"
+        if counts and not listed:
+            yield f"[{curve}] has no effect, scaling lacks {curve!r}; add it, or drop the table"
+
+
+def _sizes(s: Study) -> Iterator[str]:
+    of_batch = s.batch.world_sizes if s.batch else ()
+    if s.nodes or s.up_to_nodes:
+        if s.nodes and s.up_to_nodes:
+            yield f"up_to_nodes={s.up_to_nodes} has no effect beside nodes; leave one out"
+        if s.world_sizes or of_batch:
+            key = "world_sizes" if s.world_sizes else "batch.world_sizes"
+            yield f"{key} and nodes both say at how many ranks to measure; leave one out"
+        return
+    if s.batch and not of_batch:
+        yield "batch.world_sizes is missing: ranks of the sweep; add it, or nodes at the top"
+    needed = not {"weak", "strong"}.isdisjoint(s.scaling)
+    if s.world_sizes and not needed:
+        yield "world_sizes has no effect without weak or strong scaling; write it in [batch] only"
+    if needed and not s.world_sizes:
+        yield "world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]"
+
+
+def _looks(s: Study) -> Iterator[str]:
+    if s.max_blocks < s.blocks:
+        yield f"max_blocks={s.max_blocks} is less than blocks={s.blocks}; raise it to {s.blocks}"
+    elif s.max_blocks % 2 and s.max_blocks > 1:
+        yield f"max_blocks={s.max_blocks} must be even, as blocks are added by two; raise it by one"
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # everything else: text
+
+
+def _run_fields(s: Study) -> Iterator[str]:
+    tables = {"run": s.run, **{f"arms.{name}": arm.fields for name, arm in s.arms.items()}}
+    for table, values in tables.items():
+        for name, value in values.items():
+            key = f"{table}.{name}"
+            if name in OWNED_FIELDS:
+                yield f"{key}={value!r}: the plan sets {name} of each run; {OWNED_FIELDS[name]}"
+            elif name not in RunConfig.model_fields:
+                valid = RunConfig.model_fields.keys() - OWNED_FIELDS.keys()
+                valid |= Arm.model_fields.keys() if table != "run" else set()
+                yield f"unknown key '{key}'{near(name, valid)}"
+            elif not _fits(value, kind := _kind(name)):
+                yield f"{key}={value!r} is of another kind than the field; write it as {kind}"
+
+
+def _kind(name: str) -> str:
+    annotation = RunConfig.model_fields[name].annotation
+    types = (annotation, *get_args(annotation))
+    return next((words for kind, words in _KINDS.items() if kind in types), "text")
+
+
+def _fits(value: object, kind: str) -> bool:
+    text = "text" if isinstance(value, str) else ""  # neither is a table, a list or a date
+    actual = next((words for type_, words in _KINDS.items() if isinstance(value, type_)), text)
+    return actual == kind or (actual, kind) == (_KINDS[int], _KINDS[float])

@@ -5,44 +5,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, product
 from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import REFERENCE, parts
-from bench.config import Curve, RunConfig, Settings, UsageError, make_config
-from bench.study.definition import Study
+from bench.config import Curve, RunConfig, UsageError, make_config
+from bench.study.definition import OWNED_FIELDS, Point, Study
 from bench.study.limits import MAX_RUNS
-from bench.study.rules import OWNED_FIELDS
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
-
-
-@dataclass(frozen=True)
-class PlannedPoint:
-    """One configuration, and every curve of the study that passes through it."""
-
-    cell: str
-    world_size: int
-    batch_per_rank: int
-    curves: tuple[Curve, ...]
-    variant: str = ""
-    settings: Settings = "shipped"  # of the study; here for the name alone, which decides the order
-
-    @property
-    def transport(self) -> str:
-        """'' for `single`."""
-        return parts(self.cell).transport
-
-    @property
-    def name(self) -> str:
-        """For people, in run ids and messages."""
-        cell = "-".join(filter(None, parts(self.cell)))
-        size = f"{cell}-w{self.world_size}-b{self.batch_per_rank}"
-        settings = self.settings if self.settings != "shipped" else ""
-        return "-".join(filter(None, (size, settings, self.variant)))
 
 
 @dataclass(frozen=True)
@@ -50,7 +24,7 @@ class PlannedRun:
     """One planned run: a fresh process group that measures `point` and writes `config.log_path`."""
 
     id: str
-    point: PlannedPoint
+    point: Point
     config: RunConfig
 
     @property
@@ -60,34 +34,24 @@ class PlannedRun:
         return self.config.log_path
 
 
-def points(study: Study) -> list[PlannedPoint]:
-    """List every configuration of the study once. Raises UsageError where a batch does not divide.
+def points(study: Study) -> dict[Point, tuple[Curve, ...]]:
+    """List every point of the study once, with its curves. Raises UsageError where a batch does not
+    divide.
 
-    A configuration that several curves need is one point: at one rank weak and strong scaling often
-    coincide.
+    A point that several curves need is one: at one rank weak and strong scaling often coincide.
     """
     sizes = len(study.world_sizes) * (bool(study.weak) + bool(study.strong))
     sizes += len(study.batch.batch_per_rank) * len(study.batch.world_sizes) if study.batch else 0
-    most = len(study.cells) * max(1, len(study.variants)) * sizes
+    most = len(study.cells) * max(1, len(study.arms)) * sizes
     if most > MAX_RUNS:  # before they are made
-        made = f"cells, variants and sizes make up to {most} points"
+        made = f"cells, arms and sizes make up to {most} points"
         raise UsageError(f"{made}; a study has at most {MAX_RUNS} runs")
-    curves: dict[PlannedPoint, list[Curve]] = {}
+    curves: dict[Point, tuple[Curve, ...]] = {}
     for cell in study.cells:
-        for variant, size in product(_variants(study, cell), _sizes(study, cell)):
-            curve, world_size, batch_per_rank = size
-            point = PlannedPoint(cell, world_size, batch_per_rank, (), variant, study.settings)
-            curves.setdefault(point, []).append(curve)
-    return [replace(point, curves=tuple(through)) for point, through in curves.items()]
-
-
-def _variants(study: Study, cell: str) -> list[str]:
-    """Name a cell's variants; of those that are the same to `single`, only the first."""
-    names = list(study.variants) or [""]
-    if cell != "single":
-        return names
-    fields = [study.fields_of(name, alone=True) for name in names]
-    return [name for index, name in enumerate(names) if fields[index] not in fields[:index]]
+        for arm, (curve, *size) in product(study.arms_of(cell), _sizes(study, cell)):
+            point = Point(cell, arm, *size)
+            curves[point] = (*curves.get(point, ()), curve)
+    return curves
 
 
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
@@ -126,16 +90,21 @@ def check_primary(study: Study) -> None:
     if study.primary is None:
         return
     wanted = study.primary.model_dump(exclude_none=True)
-    same = [(key, value) for key, value in wanted.items() if key != "curve"]
-    references = {reference for reference, _ in study.pairs}
-    compared = [p for p in points(study) if p.cell in references and wanted["curve"] in p.curves]
-    matching = [p for p in compared if all(getattr(p, key) == value for key, value in same)]
+    curve = wanted.pop("curve")
+    candidates = {candidate for _, candidate in study.comparisons}
+    matching = [
+        point
+        for point, curves in points(study).items()
+        if (point.cell, point.arm) in candidates
+        and curve in curves
+        and all(getattr(point, key) == value for key, value in wanted.items())
+    ]
     if len(matching) != 1:
-        names = ", ".join(p.name.partition("-")[2] for p in matching)
-        names = names or "none that this study plans"
+        names = ", ".join(p.name for p in matching) or "none that this study plans"
         cure = "choose its curve and world_size from those of the study"
-        cure = "add transport, variant or batch_per_rank" if matching else cure
-        raise UsageError(f"primary={wanted} must be one comparison, and is {names}; {cure}")
+        cure = "add transport, arm or batch_per_rank" if matching else cure
+        asked = study.primary.model_dump(exclude_none=True)
+        raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
 
 
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
@@ -145,11 +114,12 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
     ones as they were.
     """
     check_size(study, blocks)
+    curves = points(study)
     # one that exchanges nothing last: what is wrong with the exchange is said of one that does
-    to_check = sorted(points(study), key=lambda point: point.cell == "single")
-    first = {point: config_of(study, point) for point in to_check}
+    to_check = sorted(curves, key=lambda point: point.cell == "single")
+    first = {point: config_of(study, point, curves[point]) for point in to_check}
     planned, sha256 = [], study.sha256
-    every = orders(list(first), study.partners, study.seed)
+    every = orders(study, list(first))
     for block, order in zip(range(blocks), every, strict=False):  # it has no end
         runs = []
         for position, point in enumerate(order):
@@ -163,62 +133,55 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
     return planned
 
 
-def orders(every: Sequence[PlannedPoint], pairs: Pairs, seed: int) -> Iterator[list[PlannedPoint]]:
+def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
     """Draw the order of block 0, 1, ...: compared runs stand together, in groups in random order.
 
     Inside a group an even block's order is random, and the next block's is the same backwards: a
     trend inside blocks then favours no side, whatever even number of them there is (AB/BA
     crossover; Jones & Kenward 2014, chapter 2).
     """
-    names = {p: (("pair", _compared(p, pairs).name), ("run", p.name)) for p in every}
-    group = {point: group_of(point, pairs).name for point in every}
+    reference_of = {candidate: reference for reference, candidate in study.comparisons}
+    names = {}
+    for point in every:
+        cell, arm = reference_of.get((point.cell, point.arm), (point.cell, point.arm))
+        reference = point._replace(cell=cell, arm=arm)
+        names[point] = ("pair", reference.name), ("run", point.name)
+    group = {point: group_of(point, study.pairs).name for point in every}
     for couple in count():
-        groups: dict[str, list[PlannedPoint]] = {}
-        for point in sorted(every, key=lambda p: [_draw(seed, couple, *x) for x in names[p]]):
+        groups: dict[str, list[Point]] = {}
+        for point in sorted(every, key=lambda p: [_draw(study.seed, couple, *x) for x in names[p]]):
             groups.setdefault(group[point], []).append(point)
         for block, step in ((2 * couple, 1), (2 * couple + 1, -1)):
-            drawn = sorted(groups, key=lambda name: _draw(seed, block, "group", name))
+            drawn = sorted(groups, key=lambda name: _draw(study.seed, block, "group", name))
             yield [point for name in drawn for point in groups[name][::step]]
 
 
-def launches(every: Iterable[PlannedPoint], pairs: Pairs) -> dict[PlannedPoint, str]:
+def launches(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Point, str]:
     """Name each point's launch: what a block starts together, where turns can be taken.
 
-    A launch has all that are compared with one another, and every other cell of their transport
-    and size, which a reader may compare with them. The common baseline joins the smallest of those
-    that share a curve with it, at its own batch if there are any.
+    `every` has the curves of each point. A launch has all that are compared with one another, and
+    every other cell of their transport and size, which a reader may compare with them. The common
+    baseline joins the smallest of those that share a curve with it, at its own batch if there are
+    any.
     """
     name = {point: group_of(point, pairs).name for point in every}
     compared = sorted((p for p in name if p.cell != "single"), key=lambda p: (p.world_size, p.name))
     partners = {cell for pair in pairs for cell in pair}
-    joined = {_place(point): name[point] for point in compared if point.cell in partners}
-    name |= {point: joined.get(_place(point), name[point]) for point in compared}
+    size = {point: (point.transport, *point[2:]) for point in compared}
+    joined = {size[point]: name[point] for point in compared if point.cell in partners}
+    name |= {point: joined.get(size[point], name[point]) for point in compared}
     for alone in (point for point in name if point.cell == "single"):
-        near = [point for point in compared if {*point.curves} & {*alone.curves}]
+        near = [point for point in compared if {*every[point]} & {*every[alone]}]
         near.sort(key=lambda point: point.batch_per_rank != alone.batch_per_rank)
         if near:
             name[alone] = name[near[0]]
     return name
 
 
-def _place(point: PlannedPoint) -> PlannedPoint:
-    """Make one point of all cells of one transport and equal size."""
-    return replace(point, cell=point.transport, variant="", curves=())
-
-
-def group_of(point: PlannedPoint, pairs: Pairs) -> PlannedPoint:
-    """Make one point of all points compared with one another: both cells, and every variant."""
-    # a point of the reference may lie on more curves than its partner's
-    return replace(_compared(point, pairs), variant="", curves=())
-
-
-def _compared(point: PlannedPoint, pairs: Pairs) -> PlannedPoint:
-    """Find the reference's point that a point is compared with; any other stands for itself."""
+def group_of(point: Point, pairs: Pairs) -> Point:
+    """Make one point of all points compared with one another: both cells, in every arm."""
     reference_of = {candidate: reference for reference, candidate in pairs}
-    cell = point.cell
-    while cell in reference_of:  # an arm beside a candidate leads to the reference in two steps
-        cell = reference_of[cell]
-    return replace(point, cell=cell)
+    return point._replace(cell=reference_of.get(point.cell, point.cell), arm="")
 
 
 def _draw(*names: object) -> bytes:
@@ -226,22 +189,20 @@ def _draw(*names: object) -> bytes:
     return hashlib.sha256("/".join(map(str, names)).encode()).digest()
 
 
-def config_of(study: Study, point: PlannedPoint) -> RunConfig:
+def config_of(study: Study, point: Point, curves: tuple[Curve, ...]) -> RunConfig:
     """Make the config of all runs of a point. Raises UsageError where such a run is refused."""
-    backend, transport, arm = parts(point.cell)
+    backend, transport = parts(point.cell)
     fields = {
-        **study.fields_of(point.variant, alone=backend == "single"),
-        **study.arms.get(arm, {}),
+        **study.fields_of(point.cell, point.arm),
         "backend": backend,
         "transport": transport or "none",
-        "arm": arm or None,
-        "variant": point.variant or None,
+        "arm": point.arm or None,
         # per rank also on the strong curve: one point has one description, whatever its curves
         "batch_per_rank": point.batch_per_rank,
         "world_size": point.world_size,
         "seed": study.seed,
         "study": study.name,
-        "curves": point.curves,
+        "curves": curves,
     }
     try:
         return make_config(fields)
@@ -253,7 +214,7 @@ def _in_words_of(study: Study, message: str) -> str:
     """Replace fields and flags, --precision, in a message by the study's keys, run.precision."""
 
     def key(name: str) -> str:
-        return name if name in OWNED_FIELDS or name == "settings" else f"run.{name}"
+        return name if name in OWNED_FIELDS else f"run.{name}"
 
     message = re.sub(r"--([a-z][a-z-]*)", lambda flag: key(flag[1].replace("-", "_")), message)
     if not study.fields:

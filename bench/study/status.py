@@ -10,7 +10,8 @@ from statistics import fmean
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
 from bench.record.archive import holds
-from bench.study.plan import Pairs, PlannedPoint, PlannedRun, launches
+from bench.study.definition import Point
+from bench.study.plan import Pairs, PlannedRun, launches
 
 # What Slurm's accounts say of a job, where that tells what became of the run that died with it
 _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
@@ -69,8 +70,8 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
     """Name the first field in which a log's run is not the planned one; ignore folders."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
-    if logged.variant is None:  # so did logs before schema 9; the fields of the variant tell
-        ignored += ("variant",)
+    if logged.arm is None:  # so did logs before schema 9; the fields of the arm tell
+        ignored += ("arm",)
     for name in RunConfig.model_fields:
         if name not in ignored and getattr(planned, name) != getattr(logged, name):
             return f"{name}={getattr(logged, name)!r}, planned {getattr(planned, name)!r}"
@@ -80,10 +81,10 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
 def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedRun]:
     """Choose the runs to do: those not ok, and with each the others of its launch.
 
-    Pairs and variants are compared only inside one job of a scheduler, or one session of a machine
+    Pairs and arms are compared only inside one job of a scheduler, or one session of a machine
     without: another has other nodes, or meets them in another state.
     """
-    launch = launches(dict.fromkeys(status.run.point for status in statuses), pairs)
+    launch = launches({s.run.point: s.run.config.curves for s in statuses}, pairs)
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
         together = launch[status.run.point]
@@ -122,7 +123,7 @@ def seconds_left(
 
     Before any has ended, from `expected_run_s`; None without that.
     """
-    known: dict[PlannedPoint, list[int]] = {}
+    known: dict[Point, list[int]] = {}
     for status in statuses:
         if status.state == "ok" and status.wall_s is not None:
             known.setdefault(status.run.point, []).append(status.wall_s)

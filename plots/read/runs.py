@@ -68,19 +68,12 @@ def find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
     """Tell how many runs name another study than the file beside them; '' where none does."""
-    digests = (None, study.sha256, study.earlier_sha256)
+    digests = (None, study.sha256, *study.earlier_sha256)
     other = sum(sha256 not in digests for sha256 in carried)
     if not other:
         return ""
     differs = f"the study file differs from the one that {other} of {len(carried)} runs carry"
     return f"{differs}: what is fixed before the first run was changed after it"
-
-
-def as_planned(study: Study, carried: Sequence[str | None]) -> Study:
-    """Give the study one look at its blocks where no run knows of more: none was planned then."""
-    if study.earlier_sha256 in carried and study.sha256 not in carried:
-        return study.model_copy(update={"max_blocks": study.blocks})
-    return study
 
 
 def read_log(path: Path) -> Run | Unusable:

@@ -113,7 +113,7 @@ class SlurmJob(LocalJob):
         blocks, ids = 1 + max(line.block for line in self.lines), {line.id for line in self.lines}
         planned = (run for block in plan(study, blocks, self.folder / "runs") for run in block)
         looked_at = [look(run, job_is_running=False) for run in planned if run.id in ids]
-        parted = not_comparable(looked_at, study.partners)
+        parted = not_comparable(looked_at, study.pairs)
         for log in (run.log for run in parted if is_ok(run.log)):
             StudyFolder.set_aside(log)
 
