@@ -58,6 +58,14 @@ class StrictTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Broken(ValueError):
+    """A broken rule between keys; `key` is the one to change, dotted, to find its line."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class Weak(StrictTable):
     """Weak scaling: every rank keeps its batch."""
 
@@ -245,7 +253,7 @@ class Study(StrictTable):
             ((a, over), (b, arm))
             for a, b in self.pairs
             for arm in self.arms_of(b)
-            if (over := self._over(arm) if a == b else arm) in self.arms_of(a)
+            if (over := self.over(arm) if a == b else arm) in self.arms_of(a)
         ]
 
     @property
@@ -257,11 +265,12 @@ class Study(StrictTable):
             ((cell, over), (cell, arm))
             for cell in self.cells
             for arm in self.arms_of(cell)
-            if (over := self._over(arm)) in self.arms_of(cell)
+            if (over := self.over(arm)) in self.arms_of(cell)
         ]
 
-    def _over(self, arm: str) -> str | None:
-        return self.arms[arm].over if arm else None
+    def over(self, arm: str) -> str | None:
+        """Name the arm that an arm is told over; None where it names none."""
+        return self.arms[arm].over if arm in self.arms else None
 
     @property
     def sha256(self) -> str:
@@ -284,7 +293,7 @@ class Study(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
-        old = [key for key in ("variants", "settings") if key in values]
+        old = [str(key) for key in values if key in ("variants", "settings")]
         old += [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
         if old:
             raise ValueError(

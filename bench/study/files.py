@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from bench.config import UsageError, explain, near
-from bench.study.definition import StrictTable, Study
+from bench.study.definition import Broken, StrictTable, Study
 from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20
@@ -99,10 +99,12 @@ def read_text(path: Path) -> str:
 def _with_line(path: Path, text: str, error: ValidationError, kind: type[StrictTable]) -> str:
     """Add to `_explain` the line to change and, for an unknown key, all valid ones."""
     first = _first(error)
+    broken = first.get("ctx", {}).get("error")
+    place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
     message = _explain(error, kind)
     if first["type"] == "extra_forbidden":
         message += f"; valid here: {', '.join(_fields(kind, first['loc'][:-1]))}"
-    return f"{path}, line {line_of(text, first['loc'])}: {message}"
+    return f"{path}, line {line_of(text, place)}: {message}"
 
 
 def line_of(text: str, place: Sequence[object]) -> int:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bench.study import stats
+from bench.study.definition import Point
 from bench.study.stats import Estimate
-from plots.analyse import comparability, variants
+from plots.analyse import comparability
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import NotCompared, Point, PointRow, Table, describe
+from plots.analyse.points import NotCompared, PointRow, describe
 from plots.analyse.study import Analysis
-from plots.analyse.variants import entry, in_order
 
 _HOSTS = "hostnames"
 _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
@@ -45,7 +45,7 @@ def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> It
         seconds = [
             [m.step_seconds for m in a.table.blocks[point].values()] for a in (before, after)
         ]
-        rates = [stats.geometric_mean([point.samples_per_step / s for s in of]) for of in seconds]
+        rates = [stats.geometric_mean([point.global_batch / s for s in of]) for of in seconds]
         ratio = stats.welch_ratio(numerator=seconds[0], denominator=seconds[1])
         yield PointRow(point, {"before": rates[0], "after": rates[1], "ratio": ratio})
 
@@ -104,28 +104,3 @@ def _facts(a: Analysis) -> Mapping[str, str]:
     return {_HOSTS: ", ".join(sorted(hosts))} | {
         name: ", ".join(sorted(values)) for name, values in by_name.items()
     }
-
-
-def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
-    """Yield studies whose points have the same names: a study that lacks a variant names none of
-    it, and gets the fields in every point's variant that any of the studies has in one.
-    """
-    fields = in_order({name for a in studies for p in a.table.blocks for name, _ in p.variant})
-    for a in studies:
-        names = {
-            point: _named(point, next(iter(means.values())).facts[0], fields)
-            for point, means in a.table.blocks.items()
-        }
-        blocks = {names[point]: means for point, means in a.table.blocks.items()}
-        curves = {names[point]: of for point, of in a.table.curves.items()}
-        compared = [replace(c, variant=names[c.points[0]].variant) for c in a.comparisons]
-        yield replace(a, table=Table(blocks, curves), comparisons=compared)
-
-
-def _named(point: Point, facts: comparability.Facts, fields: Sequence[str]) -> Point:
-    """Give each field that the study does not vary the value of the point's runs."""
-    kinds = ("", comparability.TUNED)
-    values = dict(entry(k, facts[x + k]) for k in fields for x in kinds if x + k in facts)
-    values |= dict(point.variant)
-    variant = tuple((k, values[k]) for k in fields if k in values)
-    return point._replace(variant=variants.beside(point.cell, variant))

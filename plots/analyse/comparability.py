@@ -20,8 +20,8 @@ VARIED = fields_with(Role.WORK)  # what may differ inside one study
 EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every variant of these
 OF_MANY = (*EXCHANGE, *fields_with(Role.KNOB))  # and of these: they mean nothing to it
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
-_SAMPLES = ("samples_per_rank", "samples_per_step")
-_OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
+_SAMPLES = {"batch_per_rank": "samples_per_rank", "global_batch": "samples_per_step"}
+_OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)}
 # a sleep takes time, settings cut the exchange into other parts: neither changes a number
 _OF_THE_TRAINING -= {"inject_ms", "settings"}
 _ASKED = RunConfig.model_fields.keys() - {*PER_BLOCK}
@@ -44,10 +44,10 @@ _COMPUTES = tuple(
         *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "TCMALLOC_", "HUGETLB_"),
     )
 )
-OF_THE_ARM = "arm."  # fields that the study sets for one arm alone
-OF_A_SIDE = (TUNED, OF_THE_ARM, OWN_CODE)  # may differ between the sides of a comparison
+OF_A_SIDE = (TUNED, OWN_CODE)  # may differ between the sides of a comparison
+BUCKETS = ("bucket_cap_mib", "exchange_bytes")  # follow from other fields of an arm
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
-COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
+COUNTED = (*_SAMPLES, *BUCKETS)
 # on more nodes there are more ways to take; two cells of one point must have taken the same
 _WIRES = ("wire", "versions.nccl transport")
 OF_THE_POINT = ("hostnames", "affinity", "turns", *_WIRES, _ENV, *COUNTED, TUNED)
@@ -82,33 +82,25 @@ def facts(
     host: Mapping[str, Any],
     end: Mapping[str, Any],
     workload: Mapping[str, Any] = MappingProxyType({}),
-    of_the_arm: Collection[str] = (),
-    of_variants: Collection[str] = (),
 ) -> dict[str, str]:
     """Fingerprint one run as field -> text: the work asked for, and where and with what it ran.
 
     With matched settings, and without overlap, the bytes of every exchange are part of it: that
-    they are equal is the claim. Facts that a log does not have are left out; only what both runs
-    state is compared. `of_the_arm` are the fields that the study sets for the run's arm alone,
-    `of_variants` those in which any of its variants may differ.
+    they are equal is the claim. Facts that a log does not have are left out; only what both
+    runs state is compared.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
-    work |= {name: getattr(config, name) for name in _SAMPLES}
+    work |= {name: getattr(config, derived) for name, derived in _SAMPLES.items()}
     if config.backend == "single":
         del work["settings"]  # which are a framework's
     if config.emulate is not None:  # by what the file says, wherever it lies
         work[EMULATE] = f"{config.emulate.name} {workload['timeline_sha256'][:_DIGITS]}"
     fixed = config.settings == "matched" or config.overlap == "off"
     if fixed and config.backend != "single":
-        work["bucket_mib"] = config.bucket_cap_mib
+        work["bucket_cap_mib"] = config.bucket_cap_mib
         work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
-    if config.settings == "tuned":
+    if config.backend != "single":
         work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}
-    named = {*of_variants} - {EMULATE, *(OF_MANY if config.backend == "single" else ())}
-    work = {k: v for k, v in work.items() if k.removeprefix(TUNED) not in named}
-    work |= config.model_dump(mode="json", include=named)
-    arm_fields = {OF_THE_ARM + k: getattr(config, k) for k in of_the_arm}
-    work = {k: v for k, v in work.items() if k not in of_the_arm} | arm_fields
     if (wire := _wire(config, end, workload)) is not None:
         work["wire"] = wire
     work |= _code(config.backend, {**host.get("user_code", {}), **end.get("user_code", {})})
@@ -158,12 +150,6 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     return {k: str(v) for k, v in host_facts.items() if v is not None}
 
 
-def of_the_arm(facts: Iterable[Facts]) -> tuple[str, ...]:
-    """Name what was set for these runs' arm alone, as 'name=value'."""
-    fields = {item for one in facts for item in one.items() if item[0].startswith(OF_THE_ARM)}
-    return tuple(sorted(f"{name.removeprefix(OF_THE_ARM)}={value}" for name, value in fields))
-
-
 def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
     """List the facts on which two groups of runs do not agree, each as 'name: value, other value'.
 
@@ -176,7 +162,7 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
     for field in fields:
         if field in ignore or field.startswith(kinds):
             continue
-        may_be_unset = (_CODE, _MALLOC, _ENV, OF_THE_ARM, _USER_CODE, OWN_CODE)
+        may_be_unset = (_CODE, _MALLOC, _ENV, _USER_CODE, OWN_CODE)
         unset = "unset" if field.startswith(may_be_unset) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
@@ -217,8 +203,12 @@ def of_a_point(facts: Facts, scheduled: bool) -> Facts:
 
 def work_of(facts: Facts) -> Facts:
     """Choose the facts of what the run was asked to do, apart from what may differ by block."""
-    besides = (TUNED, OF_THE_ARM)
-    return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(besides)}
+    return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(TUNED)}
+
+
+def varied_of(facts: Facts) -> Facts:
+    """Choose the facts in which the arms of one study may differ: of the work, and the knobs."""
+    return {k: v for k, v in facts.items() if k in VARIED or k.startswith(TUNED)}
 
 
 def is_emulated(facts: Facts) -> bool:
@@ -260,7 +250,6 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
 
 def _training(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Choose the facts that decide the numbers of a training."""
-    named = ((k.removeprefix(OF_THE_ARM), v) for k, v in facts.items())
     return tuple(
-        sorted(x for x in named if x[0] in _OF_THE_TRAINING or x[0].startswith(_USER_CODE))
+        sorted(x for x in facts.items() if x[0] in _OF_THE_TRAINING or x[0].startswith(_USER_CODE))
     )

@@ -1,61 +1,81 @@
-"""Cells against cells and variants against the plainest one, point by point, paired by block."""
+"""Comparisons: cells in one arm, or arms of one cell, point by point, paired by block."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.backends.catalogue import cells, parts
 from bench.study import looks, power, stats
-from bench.study.definition import Primary, Study, pairs
+from bench.study.definition import Point, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
-from plots.analyse import comparability, variants
-from plots.analyse.comparability import Block, Facts
-from plots.analyse.points import CURVES, NotCompared, Point, Table, describe
+from plots.analyse import comparability
+from plots.analyse.comparability import Block
+from plots.analyse.points import CURVES, NotCompared, Table, alone, describe
 from plots.analyse.sessions import another_day
-from plots.analyse.variants import Variant
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Candidate over reference in images/s at one point; above 1 the candidate is faster."""
+    """Candidate over reference in images/s at one size; above 1 the candidate is faster."""
 
-    reference: str  # cells
-    candidate: str
-    world_size: int
-    samples_per_rank: int
-    variant: Variant
+    reference_point: Point
+    candidate_point: Point
     curves: tuple[str, ...]
     paired: Paired
     median_ratio: float  # of the runs' median steps, a check beside the ratio of totals
     first_steps: Paired | None  # a window's first step over its others, of one side over the other
     sessions: tuple[str, ...]  # of each block
     emulated: bool  # whether compute slept
-    of_one_arm: tuple[str, ...] = ()  # what the study set for one side alone: part of the question
-    margin: float = 0.02
-    primary: bool = False
-    verdict: Verdict = "not settled"
-    decides: bool = True  # whether the study plans launches enough for a verdict, or has them
-    needs: int = stats.MIN_BLOCKS  # launches at the first look
-    level: float = stats.ALPHA  # what the interval that decides misses: looks and others are in it
-    another_day: tuple[float, float] | None = None  # where the ratio may be then
-    max_blocks: int = 0  # launches at the last look
-    blocks_to_settle: int | None = None  # launches in all; None: settled, not known, out of reach
-    chance: float | None = None  # of a verdict at the last look, were ratio and noise the true ones
+    margin: float
+    primary: bool
+    verdict: Verdict
+    decides: bool  # whether the study plans launches enough for a verdict, or has them
+    needs: int  # launches at the first look
+    level: float  # what the interval that decides misses: looks and others are in it
+    another_day: tuple[float, float] | None  # where the ratio may be then
+    max_blocks: int  # launches at the last look
+    blocks_to_settle: int | None  # launches in all; None: settled, not known, out of reach
+    chance: float | None  # of a verdict at the last look, were ratio and noise the true ones
 
     @property
     def points(self) -> tuple[Point, Point]:
         """Reference and candidate."""
-        where = self.world_size, self.samples_per_rank, self.variant
-        a, b = (Point(cell, *where) for cell in (self.reference, self.candidate))
-        return a, b
+        return self.reference_point, self.candidate_point
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The variant's fields, each as 'field=value'."""
-        return variants.words(self.variant)
+    def reference(self) -> str:
+        """The reference's cell."""
+        return self.reference_point.cell
+
+    @property
+    def candidate(self) -> str:
+        """The candidate's cell."""
+        return self.candidate_point.cell
+
+    @property
+    def arm(self) -> str:
+        """The arm of both; where they have two, the candidate's."""
+        return self.candidate_point.arm
+
+    @property
+    def arms_differ(self) -> bool:
+        """Whether it compares one arm with another, not two cells in one arm."""
+        return self.reference_point.arm != self.candidate_point.arm
+
+    @property
+    def world_size(self) -> int:
+        return self.candidate_point.world_size
+
+    @property
+    def batch_per_rank(self) -> int:
+        return self.candidate_point.batch_per_rank
+
+    @property
+    def global_batch(self) -> int:
+        return self.candidate_point.global_batch
 
     @property
     def transport(self) -> str:
@@ -90,69 +110,89 @@ class Comparison:
         return self.paired.n >= stats.MIN_BLOCKS and off > math.log1p(self.margin)
 
     @property
-    def samples_per_step(self) -> int:
-        return self.samples_per_rank * self.world_size
-
-    @property
     def faster(self) -> str:
         """The cell with the larger throughput."""
         return self.candidate if self.paired.ratio > 1 else self.reference
 
 
+class _Pair(NamedTuple):
+    """Two points and the blocks in which they did equal work."""
+
+    a: Point
+    b: Point
+    blocks: Sequence[Block]
+    paired: Paired
+    curves: tuple[str, ...]
+
+
 def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
     """Compare every point that either side of the study has, paired by block, with its verdict."""
-    rows: list[Comparison] = []
-    ignore = comparability.OF_A_SIDE
+    rows: list[_Pair] = []
     for a, b in _pairs(table, study):
-        pair = f"{describe(a)} against {b.cell}"
+        pair = f"{describe(a)} against {b.arm if a.cell == b.cell else b.cell}"
         if lacking := [p for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(pair, f"no usable run of {lacking[0].cell}", lacking[0]))
-        elif blocks := table.shared(a, b, ignore, pair, missing):
-            rows.append(_comparison(table, a, b, blocks, swapped=True))
-    return _decided(rows, study, _primary(rows, study))
+        elif blocks := table.shared(a, b, may_differ(study, a, b), pair, missing):
+            rows.append(_pair(table, a, b, blocks, swapped=True))
+    return _decided(table, rows, study, _primary(table, rows, study))
 
 
-def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
+def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
+    """Pair the points of each two sides that are compared, whether or not both are there."""
+    found = set()
+    for a, b in pairs(sorted({p.cell for p in table.blocks}), study.reference, study.candidate):
+        for point in (p for p in table.blocks if p.cell in (a, b)):
+            over = study.over(point.arm) if a == b else point.arm
+            if over is not None:
+                found.add((point._replace(cell=a, arm=over), point._replace(cell=b)))
+    return sorted(found)
+
+
+def may_differ(study: Study, a: Point, b: Point) -> set[str]:
+    """Name the facts in which two points may differ: those of a side, and what sets two arms apart.
+
+    Compute that slept is compared with none that worked.
+    """
+    if a.arm == b.arm:
+        return {*comparability.OF_A_SIDE}
+    arms = [study.arms[name] for name in (a.arm, b.arm) if name in study.arms]
+    fields = {field for arm in arms for field in arm.fields} if arms else {*comparability.VARIED}
+    return {*comparability.OF_A_SIDE, *comparability.BUCKETS, *fields} - {comparability.EMULATE}
+
+
+def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
     """Choose the row that the study names; else most ranks on its first transport, weak first.
 
     None where several have that name, or none has.
     """
-    if study.primary is not None:
-        named = [row for row in rows if _is(row, study.primary, study)]
+    if (primary := study.primary) is not None:
+        fields = primary.model_dump(exclude={"curve"}, exclude_none=True)
+        named = [
+            row
+            for row in rows
+            if primary.curve in row.curves
+            and all(getattr(row.b, name) == value for name, value in fields.items())
+        ]
         return named[0] if len(named) == 1 else None
     transports = [parts(cell).transport for cell in (*study.cells, *cells())]
+    arms = [*study.arms]
 
-    def order(row: Comparison) -> tuple[object, ...]:
-        plain = variants.changes(row.variant), row.variant
-        first = transports.index(parts(row.candidate).transport)
-        exchange = variants.changes_exchange(row.variant)
+    def order(row: _Pair) -> tuple[object, ...]:
+        work = table.work(row.b)
+        exchanges = all(work.get(k) in (None, comparability.usual(k)) for k in _EXCHANGE)
+        first = transports.index(row.b.transport)
+        arm = arms.index(row.b.arm) if row.b.arm in arms else len(arms)
         curve = CURVES.index(row.curves[0])
-        return exchange, -row.world_size, first, curve, plain, -row.samples_per_rank
+        return not exchanges, -row.b.world_size, first, curve, arm, -row.b.batch_per_rank
 
     return min(rows, key=order, default=None)
 
 
-def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
-    """Pair the points of each two cells that are compared, whether or not both have them."""
-    table_cells = sorted({p.cell for p in table.blocks})
-    return sorted(
-        (point, point._replace(cell=b))
-        for a, b in pairs(table_cells, study.reference, study.candidate)
-        for point in {p._replace(cell=a) for p in table.blocks if p.cell in (a, b)}
-    )
-
-
-def _is(row: Comparison, primary: Primary, study: Study) -> bool:
-    fields = primary.model_dump(exclude={"curve", "variant"}, exclude_none=True)
-    fields["samples_per_rank"] = fields.pop("batch_per_rank", row.samples_per_rank)
-    same = all(getattr(row, name) == value for name, value in fields.items())
-    of_variant = study.fields_of(primary.variant or "", alone=False)
-    named = all(v == str(of_variant.get(k, comparability.usual(k))) for k, v in row.variant)
-    return same and primary.curve in row.curves and (named or primary.variant is None)
+_EXCHANGE = comparability.EXCHANGE
 
 
 def _decided(
-    rows: Sequence[Comparison], study: Study, primary: Comparison | None = None
+    table: Table, rows: Sequence[_Pair], study: Study, primary: _Pair | None = None
 ) -> list[Comparison]:
     """Give each row its verdict: the primary one at the full ALPHA, all others at ALPHA together.
 
@@ -164,111 +204,89 @@ def _decided(
     others = sum(r is not primary and r.paired.n >= stats.MIN_BLOCKS for r in rows)
     levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
     nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
-    return [_judged(r, study, nominal[r is primary], r is primary) for r in rows]
+    return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
 
 
-def _judged(row: Comparison, study: Study, level: float, primary: bool) -> Comparison:
-    """Add the verdict at this level to a comparison, and what may lead to one."""
+def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:
+    """Make the comparison of a row, with its verdict at this level and what may lead to one."""
+    a, b, blocks, paired, curves = row
+    sessions = tuple(table.sessions(a, blocks))
     needs = study.looks[0] if study.looks else stats.MIN_BLOCKS
-    paired = stats.over_sessions(row.paired, row.sessions)
+    paired = stats.over_sessions(paired, sessions)
     ends, enough = paired.interval(level), paired.n >= needs
-    verdict = stats.decide(ends, study.margin) if ends and enough else row.verdict
+    verdict: Verdict = stats.decide(ends, study.margin) if ends and enough else "not settled"
     may_settle = verdict == "not settled" and paired.n >= stats.MIN_BLOCKS
-    return replace(
-        row,
+    last = max(study.max_blocks, paired.n)
+    facts = (*table.facts(a, blocks), *table.facts(b, blocks))
+    emulated = any(map(comparability.is_emulated, facts))
+    return Comparison(
+        reference_point=a,
+        candidate_point=b,
+        curves=curves,
         paired=paired,
+        median_ratio=table.median_ratio(a, b, blocks),
+        first_steps=table.first_steps(a, b, blocks),
+        sessions=sessions,
+        emulated=emulated,
         margin=study.margin,
         primary=primary,
         verdict=verdict,
         level=level,
         needs=needs,
         max_blocks=study.max_blocks,
-        another_day=another_day(paired, row.sessions, level, emulated=row.emulated),
+        another_day=another_day(paired, sessions, level, emulated=emulated),
         decides=not 0 < study.blocks < stats.MIN_BLOCKS or enough,
-        **(_prospect(paired, study, level) if may_settle else {}),
+        blocks_to_settle=power.blocks_to_settle(paired, study.margin, level)
+        if may_settle
+        else None,
+        chance=power.chance(paired, study.margin, last, level) if may_settle else None,
     )
 
 
-def _prospect(paired: Paired, study: Study, level: float) -> dict[str, Any]:
-    last = max(study.max_blocks, paired.n)
-    return {
-        "blocks_to_settle": power.blocks_to_settle(paired, study.margin, level),
-        "chance": power.chance(paired, study.margin, last, level),
-    }
-
-
-def _comparison(
+def _pair(
     table: Table, a: Point, b: Point, blocks: Sequence[Block], swapped: bool = False
-) -> Comparison:
-    facts = [(p.cell, table.facts(p, blocks)) for p in (a, b)]
-    return Comparison(
-        reference=a.cell,
-        candidate=b.cell,
-        world_size=a.world_size,
-        samples_per_rank=a.samples_per_rank,
-        variant=a.variant,
-        curves=tuple(c for c in CURVES if c in table.curves[a] | table.curves[b]),
-        paired=table.paired(a, b, blocks, swapped),
-        median_ratio=table.median_ratio(a, b, blocks),
-        first_steps=table.first_steps(a, b, blocks),
-        sessions=tuple(table.sessions(a, blocks)),
-        emulated=any(comparability.is_emulated(one) for _, side in facts for one in side),
-        of_one_arm=_of_one(facts),
-    )
-
-
-def _of_one(sides: Sequence[tuple[str, Sequence[Facts]]]) -> tuple[str, ...]:
-    """Describe in words what one of two cells alone had."""
-    (a, of_a), (b, of_b) = ((cell, comparability.of_the_arm(facts)) for cell, facts in sides)
-    alone = [(a, [v for v in of_a if v not in of_b]), (b, [v for v in of_b if v not in of_a])]
-    return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone if had)
-
-
-_ABSENT = "absent"  # of a field that means nothing to a cell
+) -> _Pair:
+    through = table.curves[a] | table.curves[b]
+    curves = tuple(curve for curve in CURVES if curve in through)
+    return _Pair(a, b, blocks, table.paired(a, b, blocks, swapped), curves)
 
 
 class Choice(NamedTuple):
-    """One side that was asked for: points of a cell with these fields of a variant."""
+    """One side that was asked for: points of a cell, in one arm or in any."""
 
     cell: str
-    fields: Variant = ()
+    arm: str | None = None
 
     def takes(self, point: Point) -> bool:
         """Check whether a point is one of those chosen."""
-        return point.cell == self.cell and {*self.fields} <= {*point.variant}
+        return point.cell == self.cell and self.arm in (None, point.arm)
 
 
 def between(
     table: Table, study: Study, a: Choice, b: Choice
 ) -> tuple[list[Comparison], list[NotCompared]]:
-    """Compare any two sides of one study, wherever they agree in all they were not chosen by."""
-    chosen = [name for name, _ in (*a.fields, *b.fields)]
-    ignore = [*comparability.OF_A_SIDE, *chosen]
-    ignore += ["bucket_mib", "exchange_bytes"] if chosen else []
-    rows: list[Comparison] = []
+    """Compare any two sides of one study, at equal sizes and in equal arms unless arms are chosen."""
+    rows: list[_Pair] = []
     missing: list[NotCompared] = []
-    for p, q in ((p, q) for p in table.blocks for q in table.blocks if a.takes(p) and b.takes(q)):
-        if p == q or not _meet(p, q, chosen):
+    for p, q in sorted((p, q) for p in _chosen(table, a) for q in _chosen(table, b)):
+        if p == q or not _meet(table, p, q, a.arm is not None or b.arm is not None):
             continue
         pair = f"{describe(q)} against {describe(p)}"
-        if blocks := table.shared(p, q, ignore, pair, missing):
-            rows.append(_named(_comparison(table, p, q, blocks), p, q))
-    ordered = sorted(rows, key=lambda r: (r.variant, r.samples_per_rank, r.world_size))
-    return _decided(ordered, study), missing
+        if blocks := table.shared(p, q, may_differ(study, p, q), pair, missing):
+            rows.append(_pair(table, p, q, blocks))
+    return _decided(table, rows, study), missing
 
 
-def _meet(p: Point, q: Point, chosen: Collection[str]) -> bool:
-    alone = "single" in (p.cell, q.cell)  # which exchanges nothing
-    apart = {*chosen, *(comparability.OF_MANY if alone else ())}
-    rest = [variants.without(point.variant, apart) for point in (p, q)]
-    return p[1:3] == q[1:3] and rest[0] == rest[1]
+def _chosen(table: Table, side: Choice) -> Iterable[Point]:
+    return (point for point in table.blocks if side.takes(point))
 
 
-def _named(row: Comparison, p: Point, q: Point) -> Comparison:
-    """Name both sides of what two points differ in: 'precision=bf16 over float32', 'absent' where a
-    side has no such field.
+def _meet(table: Table, p: Point, q: Point, chosen: bool) -> bool:
+    """Check whether two points meet: of one size, and in one arm or in those that were chosen; to
+    `single`, which exchanges nothing, arms of the exchange are one.
     """
-    before, after = dict(p.variant), dict(q.variant)
-    sides = {k: (after.get(k, _ABSENT), before.get(k, _ABSENT)) for k in (*after, *before)}
-    both = tuple((k, " over ".join(dict.fromkeys(values))) for k, values in sides.items())
-    return replace(row, variant=both)
+    if p[2:] != q[2:]:
+        return False
+    if "single" in (p.cell, q.cell):
+        return alone(table.work(p)) == alone(table.work(q))
+    return chosen or p.arm == q.arm

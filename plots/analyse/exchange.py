@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from bench.record.events import PARTS
 from bench.study import stats
+from bench.study.definition import Point
 from bench.study.stats import Estimate
-from plots.analyse import comparability, variants
+from plots.analyse import comparability
 from plots.analyse.points import (
     BlockMean,
     NotCompared,
-    Point,
     PointRow,
     Table,
     describe,
@@ -20,7 +20,7 @@ from plots.analyse.points import (
 
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
 _MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
-_OTHER_WORK = (*comparability.VARIED, "bucket_mib", "exchange_bytes")  # in which twins may differ
+_OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins may differ
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
     """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
     for point in sorted(observed.blocks):
         means = observed.blocks[point].values()
-        plain = table.blocks.get(point, {})
+        unwatched = table.twin(point, observed.work(point))
+        plain = {} if unwatched is None else table.blocks[unwatched]
         watched = observed.facts(point, observed.blocks[point])
-        facts = table.facts(point, plain) if plain else []
+        facts = [] if unwatched is None else table.facts(unwatched, plain)
         if other := comparability.differences(watched, facts, _MAY_DIFFER):
             pair = f"{describe(point)}, observed, against the same undisturbed"
             missing.append(NotCompared(pair, "; ".join(other)))
@@ -67,15 +68,17 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
     """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
     `difference` of steps that were not observed.
     """
-    for point in sorted(table.blocks.keys() | observed.blocks.keys()):
-        without = _twin(point, "exchange")
-        if point.cell == "single" or ("exchange", "off") in point.variant:
+    watched = {table.twin(p, observed.work(p)) or p: p for p in observed.blocks}
+    for point in sorted(table.blocks.keys() | watched.keys()):
+        seen = watched.get(point)
+        work = (table if point in table.blocks else observed).work(point)
+        if point.cell == "single" or work.get("exchange") == "off":
             continue
-        exposed = [mean.parts["exposed"] for mean in observed.blocks.get(point, {}).values()]
+        exposed = [] if seen is None else [m.parts["exposed"] for m in observed.blocks[seen].values()]
         seconds = {
             "exposed_seconds": exposed,
-            "inflation_seconds": _differences(observed, point, without, _backward, missing),
-            "difference_seconds": _differences(table, point, without, _step, missing),
+            "inflation_seconds": _differences(observed, seen, "exchange", _backward, missing),
+            "difference_seconds": _differences(table, point, "exchange", _step, missing),
         }
         if any(seconds.values()):
             each = {k: stats.arithmetic_mean(v) if v else None for k, v in seconds.items()}
@@ -85,8 +88,7 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
 def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
     """Compare blocking with overlapped, paired by block; `ratio` is blocking over overlapped."""
     for point in sorted(table.blocks):
-        blocking = _twin(point, "overlap")
-        if blocking is None or blocking not in table.blocks:
+        if (blocking := _without(table, point, "overlap")) is None:
             continue
         pair = f"{describe(point)} against {describe(blocking)}"
         if blocks := table.shared(point, blocking, _OTHER_WORK, pair, missing):
@@ -98,21 +100,21 @@ def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
             yield PointRow(point, seconds)
 
 
-def _twin(point: Point, field: str) -> Point | None:
-    """Return the point that differs in nothing but that `field` is off; None without a twin."""
-    variant = variants.off(point.variant, field)
-    return None if variant is None else point._replace(variant=variant)
+def _without(table: Table, point: Point, field: str) -> Point | None:
+    """Find the point that differs in nothing but that `field` is off; None without one."""
+    work = table.work(point)
+    return table.twin(point, {**work, field: "off"}) if work.get(field) == "on" else None
 
 
 def _differences(
     table: Table,
-    a: Point,
-    b: Point | None,
+    a: Point | None,
+    field: str,
     seconds: Callable[[BlockMean], float],
     missing: list[NotCompared],
 ) -> list[float]:
-    """Subtract `b`'s seconds from `a`'s by block, where their work differs only in the exchange."""
-    if b is None or a not in table.blocks or b not in table.blocks:
+    """Subtract from `a`'s seconds those of its twin with `field` off, by block."""
+    if a is None or a not in table.blocks or (b := _without(table, a, field)) is None:
         return []
     pair = f"{describe(a)} against {describe(b)}"
     blocks = table.shared(a, b, _OTHER_WORK, pair, missing)

@@ -1,8 +1,7 @@
 """Points: what was run, averaged inside each block, and the blocks that two of them share.
 
 Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates
-(Hoefler & Belli 2015, rule 3). Variants, such as two precisions or `shipped` and `matched`
-settings, are separate points and never meet.
+(Hoefler & Belli 2015, rule 3).
 """
 
 from __future__ import annotations
@@ -11,44 +10,28 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bench.study import stats
-from plots.analyse import comparability, variants
+from bench.study.definition import Point
+from plots.analyse import comparability
 from plots.analyse.comparability import Block
-from plots.analyse.variants import Variant
 
 CURVES = ("weak", "strong", "batch")
 
 
-class Point(NamedTuple):
-    """What was run, apart from block and repeat."""
+def fixed(point: Point, curve: str) -> int:
+    """Return what a curve keeps: images per rank (weak), per step (strong), ranks (batch)."""
+    each = {"weak": point.batch_per_rank, "strong": point.global_batch}
+    return (each | {"batch": point.world_size})[curve]
 
-    cell: str
-    world_size: int
-    samples_per_rank: int
-    variant: Variant = ()
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The variant's fields, each as 'field=value'."""
-        return variants.words(self.variant)
-
-    @property
-    def samples_per_step(self) -> int:
-        return self.samples_per_rank * self.world_size
-
-    def fixed(self, curve: str) -> int:
-        """Return what a curve keeps: images per rank (weak), per step (strong), ranks (batch)."""
-        each = {"weak": self.samples_per_rank, "strong": self.samples_per_step}
-        return (each | {"batch": self.world_size})[curve]
-
-    def series(self, curve: str) -> tuple[object, ...]:
-        """Return what points of one line have in common; sorts `single` before other cells."""
-        return self.variant, self.fixed(curve), self.cell != "single", self.cell
+def series(point: Point, curve: str) -> tuple[object, ...]:
+    """Return what points of one line have in common; sorts `single` before other cells."""
+    return point.arm, fixed(point, curve), point.cell != "single", point.cell
 
 
 @dataclass(frozen=True)
@@ -99,10 +82,33 @@ class Table:
     blocks: Mapping[Point, Mapping[Block, BlockMean]]
     curves: Mapping[Point, frozenset[str]]
 
+    def work(self, point: Point) -> comparability.Facts:
+        """Choose the facts of a point in which arms may differ."""
+        return comparability.varied_of(next(iter(self.blocks[point].values())).facts[0])
+
+    def twin(self, point: Point, work: comparability.Facts) -> Point | None:
+        """Find the point of this cell and size that did this work: of its arm, else of the first
+        that has it; None without one.
+        """
+        for arm in dict.fromkeys((point.arm, *(p.arm for p in self.blocks))):
+            other = point._replace(arm=arm)
+            if other in self.blocks and self.work(other) == work:
+                return other
+        return None
+
+    def baseline(self, point: Point, batch: int) -> Point | None:
+        """Find the plain process with `batch` images and a point's work, the exchange apart."""
+        work = alone(self.work(point))
+        for other in self.blocks:
+            same = other.cell == "single" and other.batch_per_rank == batch
+            if same and alone(self.work(other)) == work:
+                return other
+        return None
+
     def on(self, curve: str) -> list[Point]:
         """Sort the points of a curve, series by series, ranks and batch rising."""
         points = (p for p, curves in self.curves.items() if curve in curves)
-        return sorted(points, key=lambda p: (*p.series(curve), p.world_size, p.samples_per_rank))
+        return sorted(points, key=lambda p: (*series(p, curve), p.world_size, p.batch_per_rank))
 
     def seconds(self, point: Point, blocks: Iterable[Block]) -> list[float]:
         """Return the seconds of a step, by block."""
@@ -165,14 +171,21 @@ class Table:
         return [block for block, why in differ.items() if not why]
 
 
+def alone(work: comparability.Facts) -> comparability.Facts:
+    """Drop from a point's work what means nothing to one process."""
+    exchange = comparability.EXCHANGE
+    return {
+        k: v for k, v in work.items() if k not in exchange and not k.startswith(comparability.TUNED)
+    }
+
+
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
     """Yield each point with its runs, in order of their first logs."""
     if runs.empty:
         return
-    keys = ["cell", "world_size", "samples_per_rank", "variant"]
-    grouped: Any = runs.groupby(keys, sort=False)
-    for (cell, world_size, batch, variant), rows in grouped:
-        yield Point(cell, int(world_size), int(batch), variant), rows
+    grouped: Any = runs.groupby(["cell", "arm", "world_size", "batch_per_rank"], sort=False)
+    for (cell, arm, world_size, batch), rows in grouped:
+        yield Point(cell, arm, int(world_size), int(batch)), rows
 
 
 def tabulate(runs: pd.DataFrame) -> Table:
@@ -232,9 +245,9 @@ def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
 
 
 def describe(point: Point) -> str:
-    """Describe a point: 'cell/mpi, 2 ranks, 16 images per rank', and the variant if it is one."""
-    size = f"{ranks(point.world_size)}, {point.samples_per_rank} images per rank"
-    return ", ".join([point.cell, size, *point.words])
+    """Describe a point: 'cell/mpi, 2 ranks, 16 images per rank', and its arm if it has one."""
+    size = f"{ranks(point.world_size)}, {point.batch_per_rank} images per rank"
+    return ", ".join(filter(None, (point.cell, size, point.arm)))
 
 
 def ranks(n: int) -> str:

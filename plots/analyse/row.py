@@ -13,14 +13,12 @@ import numpy as np
 from bench.config import Role, fields_with
 from bench.record import Run
 from bench.study import stats
-from bench.study.definition import Study
 from plots.analyse import (
     breakdown,
     comparability,
     resources,
     served,
     trainings,
-    variants,
 )
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.quiet import others_share
@@ -30,25 +28,26 @@ RunRow = dict[str, Any]
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     "study_sha256",
-    *("model", "dataset", "precision", "samples_per_rank", "samples_per_step"),
+    *("model", "dataset", "precision"),
     *("warmup_steps", "lead_in_steps", *fields_with(Role.APART)),
 )
 
 
-def row_of(run: Run, study: Study) -> RunRow:
+def row_of(run: Run, arm: str) -> RunRow:
     """Make a frame's row: what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
     steps = np.concatenate([np.empty(0), *map(_of_the_job, run.steps("window"))])
-    of_the_arm = study.arms.get(config.arm or "", ())
-    of_variants = variants.fields_of(study)
-    facts = comparability.facts(config, run.host, run.end, run.workload, of_the_arm, of_variants)
+    facts = comparability.facts(config, run.host, run.end, run.workload)
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
     written = config.log_path
     return {
         "log": run.path.name,
         **{name: getattr(config, name) for name in _OF_THE_CONFIG},
+        "arm": arm,
+        "batch_per_rank": config.samples_per_rank,
+        "global_batch": config.samples_per_step,
         "curves": config.curves or by_hand,
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
@@ -163,9 +162,7 @@ def _names(run: Run, field: str) -> str:
 
 def _timeline(facts: comparability.Facts) -> str:
     """Name the timeline that an emulated run followed, and the head of its digest."""
-    timelines = (facts.get(of + comparability.EMULATE) for of in ("", comparability.OF_THE_ARM))
-    timeline = next(filter(None, timelines), "")
-    return "" if timeline == comparability.usual(comparability.EMULATE) else timeline
+    return facts[comparability.EMULATE] if comparability.is_emulated(facts) else ""
 
 
 def _input_share(run: Run) -> float:

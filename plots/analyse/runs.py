@@ -19,13 +19,12 @@ from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record.archive import size_bytes
 from bench.study.definition import Study
 from bench.study.folder import SHIPPED
-from plots.analyse import comparability, sessions, variants
-from plots.analyse.points import by_point
+from plots.analyse import comparability, sessions
+from plots.analyse.points import alone, by_point
 from plots.analyse.row import RunRow, row_of
 from plots.read.runs import (
     ATTEMPT,
     Unusable,
-    as_planned,
     changed_study,
     find_logs,
     find_study,
@@ -82,7 +81,7 @@ def load(folder: Path) -> Loaded:
     cell_of = {row["log"]: row["cell"] for row in rows}
     return Loaded(
         shipped=(folder / SHIPPED).exists(),
-        study=as_planned(study, carried),
+        study=study,
         fixed=kept and any(carried),
         changed=changed_study(study, carried) if kept else "",
         runs=frames["nothing"],
@@ -105,10 +104,8 @@ def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame],
     columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
     for row, session in zip(rows, sessions.named(*columns), strict=True):
         row["session"] = session
-    cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
-    named = variants.of_runs(cells, facts, variants.fields_of(study))
-    for row, variant in zip(rows, named, strict=True):
-        row["variant"] = variant
+    if not study.arms:
+        _name_arms(rows)
     frames = {}
     for kind in ("nothing", "breakdown"):
         of_kind = [row for row in rows if kind == row["observe"]]
@@ -142,35 +139,34 @@ def _read_one(path: Path, study: Study) -> _Read | Unusable:
     if isinstance(run, Unusable):
         return run
     assert run.config is not None
-    if other := _other_variant(run.config, study):
-        return Unusable(path.name, "ok", other, cell=run.config.cell)
-    return row_of(run, study), run.host
+    try:
+        # a log of another study is of this one's folder all the same: its notes tell
+        arm = study.arm_of(run.config) if run.config.study == study.name else run.config.arm
+    except ValueError as error:
+        return Unusable(path.name, "ok", str(error), cell=run.config.cell)
+    return row_of(run, arm or ""), run.host
 
 
-def _other_variant(config: RunConfig, study: Study) -> str:
-    """Tell in what a log is not of the variant and the arm that it names; '' if in nothing."""
-    if config.study != study.name:
-        return ""
-    tables = (("variants", config.variant, study.variants), ("arms", config.arm, study.arms))
-    for table, name, definitions in tables:
-        if table == "variants" and name is not None and name not in definitions:
-            return f"its variant={name!r} is none of the study's"
-        # of one process alone the plan leaves out what means nothing to it
-        unseen = comparability.OF_MANY if config.cell == "single" else ()
-        for field, wanted in definitions.get(name or "", {}).items():
-            value = getattr(config, field, wanted)
-            same = value == wanted or (isinstance(value, Path) and value == Path(str(wanted)))
-            if field not in unseen and not same:
-                return f"its {field}={value}, and [{table}.{name}] of the study says {wanted}"
-    return ""
+def _name_arms(rows: Sequence[RunRow]) -> None:
+    """Name the arms of runs that no study planned by the fields of the work in which they differ."""
+    values = defaultdict(set)
+    for row in rows:
+        for name, value in _work(row).items():
+            values[name].add(value)
+    for row in rows:
+        differing = (f"{k}={v}" for k, v in _work(row).items() if len(values[k]) > 1)
+        row["arm"] = ", ".join(filter(None, (row["arm"], *differing)))
+
+
+def _work(row: RunRow) -> comparability.Facts:
+    varied = comparability.varied_of(row["facts"])
+    return alone(varied) if row["cell"] == "single" else varied
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
     """Prepare the runs for a notebook or a file: numbers and texts alone, no column of lists."""
     frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS], errors="ignore")
-    if "variant" in frame:
-        frame["variant"] = frame["variant"].map(variants.words)
-    lists = [name for name in ("curves", "hosts", "variant") if name in frame]
+    lists = [name for name in ("curves", "hosts") if name in frame]
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
 

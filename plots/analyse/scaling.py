@@ -9,8 +9,9 @@ import numpy as np
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, resources, variants
-from plots.analyse.points import CURVES, NotCompared, Point, PointRow, Table, describe
+from bench.study.definition import Point
+from plots.analyse import comparability, resources
+from plots.analyse.points import CURVES, NotCompared, PointRow, Table, describe, fixed, series
 
 # from a process alone, which exchanges nothing
 _BASELINE_MAY_DIFFER = (
@@ -28,31 +29,31 @@ def throughput(table: Table) -> Iterator[PointRow]:
         for point in table.on(curve):
             means = table.blocks[point].values()
             seconds = [m.step_seconds for m in means]
-            rate = stats.geometric_mean([point.samples_per_step / s for s in seconds])
+            rate = stats.geometric_mean([point.global_batch / s for s in seconds])
             busy = float(np.mean([m.busy_share for m in means]))
             values = {
                 "curve": curve,
                 "images_per_s": rate,
                 "step_seconds": stats.geometric_mean(seconds),
                 "runs": sum(m.runs for m in means),
-                "flags": (falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
+                "flags": (falls,) if rate.value < smaller.get(series(point, curve), 0.0) else (),
                 "input_share": float(np.mean([m.input_share for m in means])),
                 "busy_share": None if math.isnan(busy) else busy,
                 **resources.of_point([m.resources for m in means], rate, point.world_size),
             }
             yield PointRow(point, values)
-            smaller[point.series(curve)] = rate.value
+            smaller[series(point, curve)] = rate.value
 
 
 def size(curve: str, point: Point) -> int:
     """Return what grows along a curve: images per rank (batch), or ranks."""
-    return point.samples_per_rank if curve == "batch" else point.world_size
+    return point.batch_per_rank if curve == "batch" else point.world_size
 
 
 def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
     """Compare every distributed point with the common and its own one-rank baseline."""
     for curve, point, plain in distributed(table):
-        one_rank = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
+        one_rank = point._replace(world_size=1, batch_per_rank=fixed(point, curve))
         for kind, baseline in (("common", plain), ("own", one_rank)):
             if baseline != point:
                 yield from _against(table, curve, point, kind, baseline, missing)
@@ -63,8 +64,9 @@ def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             if point.cell != "single":
-                alone = variants.beside("single", point.variant)
-                yield curve, point, Point("single", 1, point.fixed(curve), alone)
+                batch = fixed(point, curve)
+                plain = Point("single", point.arm, 1, batch)
+                yield curve, point, table.baseline(point, batch) or plain
 
 
 def _against(
@@ -122,7 +124,7 @@ def _scaled(
     flags = ["above 100 %"] if gained.value > 1 else []
     flags += [f"Welch's interval: {unpaired}"] if unpaired else []
     overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
-    rates = stats.geometric_mean([baseline.samples_per_step / s for s in before])
+    rates = stats.geometric_mean([baseline.global_batch / s for s in before])
     values = {
         "curve": curve,
         "kind": kind,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ from bench.config import Role, fields_with
 from bench.record.host import machine_of
 from bench.study import stats
 from bench.study.collectives import Measured
-from bench.study.definition import Study
+from bench.study.definition import Point, Study
 from plots.analyse import (
     comparability,
     comparison,
@@ -24,16 +24,14 @@ from plots.analyse import (
     gains,
     scaling,
     served,
-    variants,
 )
 from plots.analyse.bound import bounds
 from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
-from plots.analyse.points import NotCompared, Point, PointRow, Table, by_point, tabulate
+from plots.analyse.points import NotCompared, PointRow, Table, alone, by_point, tabulate
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
 from plots.analyse.trainings import summarise
-from plots.analyse.variants import Variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +69,21 @@ class Analysis:
         facts = self.loaded.runs["facts"]
         return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
 
-    def emulated(self, variant: Variant = ()) -> bool:
-        """Check whether compute slept in all runs of the folder, or in those of one variant."""
-        return comparability.is_emulated({**self.shared, **dict(variant)})
+    def emulated(self, arm: str | None = None) -> bool:
+        """Check whether compute slept in all runs of the folder, or in those of one arm."""
+        runs = self.loaded.runs
+        slept = runs["emulated"] if arm is None else runs["emulated"][runs["arm"] == arm]
+        return bool(len(slept) and slept.all())
 
     @cached_property
     def shared(self) -> comparability.Facts:
         """The fields of the work that have one value in all runs."""
-        runs = self.loaded.runs
-        return variants.shared(runs["cell"].tolist(), runs["facts"].tolist())
+        values: dict[str, set[str]] = defaultdict(set)
+        for cell, facts in zip(self.loaded.runs["cell"], self.loaded.runs["facts"], strict=True):
+            work = comparability.varied_of(facts)
+            for name, value in (alone(work) if cell == "single" else work).items():
+                values[name].add(value)
+        return {name: next(iter(of)) for name, of in values.items() if len(of) == 1}
 
     @property
     def primary(self) -> comparison.Comparison | None:
@@ -148,8 +152,7 @@ def analyse(
 
 def _may_vary(study: Study) -> tuple[str, ...]:
     """Name the facts in which runs differ by design."""
-    of_arms = comparability.OF_THE_ARM, comparability.OWN_CODE
-    varied = (*comparability.VARIED, *variants.fields_of(study), *of_arms)
+    varied = (*comparability.VARIED, *study.varied, comparability.OWN_CODE)
     return (*comparability.OF_THE_POINT, "seed", *varied)
 
 
@@ -164,7 +167,7 @@ def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
     """
 
     def order(p: Point) -> tuple[object, ...]:
-        return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
+        return p.arm, p.world_size, p.batch_per_rank, p.cell != "single", p
 
     for point, group in sorted(by_point(runs), key=lambda entry: order(entry[0])):
         p95, p99 = (group[f"step_seconds_{q}"].astype(float) for q in ("p95", "p99"))

@@ -116,7 +116,6 @@ def by_epoch(trained: Sequence[PointRow]) -> pd.DataFrame:
     rows = [
         {
             **one.point._asdict(),
-            "variant": ", ".join(one.point.words),
             "log": training.log,
             "training": training.index,
             "epoch": epoch,
