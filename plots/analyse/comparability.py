@@ -232,14 +232,18 @@ class DigestCheck:
 
 
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
-    """Check that runs of equal block, seed and work, of two cells or more, end bit-identical."""
+    """Check that runs of equal block, seed and work, of two cells or arms, end bit-identical."""
     agree = runs["facts"].map(lambda one: _BITS_AGREE.items() <= one.items())
     digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:
         runs_of_size = digest_runs[digest_runs["world_size"] == world_size]
         keys = ["block", "allocation", runs_of_size["facts"].map(_training)]
         grouped: Any = runs_of_size.groupby(keys, sort=False)
-        groups = [(Block(*key[:2]), rows) for key, rows in grouped if rows["cell"].nunique() > 1]
+        groups = [
+            (Block(*key[:2]), rows)
+            for key, rows in grouped
+            if len(rows[["cell", "arm"]].drop_duplicates()) > 1
+        ]
         wrong = tuple(
             f"{block.name}: {', '.join(sorted(rows['cell'] + ' (' + rows['log'] + ')'))}"
             for block, rows in groups

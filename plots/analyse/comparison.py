@@ -139,13 +139,18 @@ def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comp
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
     """Pair the points of each two sides that are compared, whether or not both are there."""
-    found = set()
+    compared = set()
     for a, b in pairs(sorted({p.cell for p in table.blocks}), study.reference, study.candidate):
         for point in (p for p in table.blocks if p.cell in (a, b)):
             over = study.over(point.arm) if a == b else point.arm
-            if over is not None:
-                found.add((point._replace(cell=a, arm=over), point._replace(cell=b)))
-    return sorted(found)
+            if over is not None and (not study.arms or {over, point.arm} <= _arms_of(study, a, b)):
+                compared.add((point._replace(cell=a, arm=over), point._replace(cell=b)))
+    return sorted(compared)
+
+
+def _arms_of(study: Study, a: str, b: str) -> set[str]:
+    """Name the arms that both of two cells have."""
+    return {*study.arms_of(a)} & {*study.arms_of(b)}
 
 
 def may_differ(study: Study, a: Point, b: Point) -> set[str]:
