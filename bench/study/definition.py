@@ -305,7 +305,7 @@ class Study(StrictTable):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        rules = (_names, _repeats, _cells, _arms, _curves, _sizes, _looks, _run_fields)
+        rules = (_names, _repeats, _run_fields, _arms, _cells, _curves, _sizes, _looks)
         if broken := next(chain.from_iterable(rule(self) for rule in rules), None):
             raise ValueError(broken)
         return self

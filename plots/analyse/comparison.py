@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -270,7 +270,7 @@ class Choice(NamedTuple):
 def between(
     table: Table, study: Study, a: Choice, b: Choice
 ) -> tuple[list[Comparison], list[NotCompared]]:
-    """Compare any two sides of one study, at equal sizes and in equal arms unless arms are chosen."""
+    """Compare any two sides of one study, at equal sizes, in equal arms unless arms are chosen."""
     rows: list[_Pair] = []
     missing: list[NotCompared] = []
     for p, q in sorted((p, q) for p in _chosen(table, a) for q in _chosen(table, b)):

@@ -74,7 +74,9 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
         work = (table if point in table.blocks else observed).work(point)
         if point.cell == "single" or work.get("exchange") == "off":
             continue
-        exposed = [] if seen is None else [m.parts["exposed"] for m in observed.blocks[seen].values()]
+        exposed = (
+            [] if seen is None else [m.parts["exposed"] for m in observed.blocks[seen].values()]
+        )
         seconds = {
             "exposed_seconds": exposed,
             "inflation_seconds": _differences(observed, seen, "exchange", _backward, missing),

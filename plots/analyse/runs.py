@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.config import Role, RunConfig, UsageError, fields_with
+from bench.config import Role, UsageError, fields_with
 from bench.record.archive import size_bytes
 from bench.study.definition import Study
 from bench.study.folder import SHIPPED
@@ -148,7 +148,7 @@ def _read_one(path: Path, study: Study) -> _Read | Unusable:
 
 
 def _name_arms(rows: Sequence[RunRow]) -> None:
-    """Name the arms of runs that no study planned by the fields of the work in which they differ."""
+    """Name the arms of runs that no study planned, by fields of the work in which they differ."""
     values = defaultdict(set)
     for row in rows:
         for name, value in _work(row).items():

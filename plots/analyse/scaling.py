@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bench.study import stats
-from bench.study.stats import Estimate
 from bench.study.definition import Point
+from bench.study.stats import Estimate
 from plots.analyse import comparability, resources
 from plots.analyse.points import CURVES, NotCompared, PointRow, Table, describe, fixed, series
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plots.analyse.variants import words
 
 import plots
 from bench.config import RunConfig
@@ -17,7 +18,6 @@ from bench.record import append_event
 from plots.analyse import comparability
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
-from plots.analyse.variants import words
 from plots.report import answer
 from plots.report.markdown import page
 from plots.report.write import analysed, summary

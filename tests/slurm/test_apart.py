@@ -17,7 +17,7 @@ from tests.slurm.studies import changed, small
 
 TURNS = {"turns": "", "cells": 'cells = ["ddp/gloo", "horovod/gloo"]', "blocks": "blocks = 1"}
 TARGET = {"windows": "windows = 2\nepochs = 3\ntarget = 0.9"}
-UNEQUAL = {"nesterov": "nesterov = true\n[variants.a]\n[variants.b]\nwindows = 3"}
+UNEQUAL = {"nesterov": "nesterov = true\n[arms.a]\n[arms.b]\nwindows = 3"}
 PYXIS = {"launch_args": ["--container-image=bench.sqsh"]}
 HIDES = "a container hides its processes from other worlds"
 

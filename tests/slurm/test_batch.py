@@ -437,7 +437,7 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
 def runs_again(cluster: Cluster) -> set[tuple[int, str]]:
     """Return ranks and backend of each run that is done again."""
     work = cluster.work()
-    again = not_comparable(work.statuses, work.study.partners)
+    again = not_comparable(work.statuses, work.study.pairs)
     return {(run.config.world_size, run.config.backend) for run in again}
 
 
@@ -455,16 +455,16 @@ def test_a_pair_of_two_allocations_or_on_different_nodes_is_done_again(cluster: 
     assert {(2, "ddp"), (2, "horovod")} < runs_again(cluster)
 
 
-def test_variants_go_again_together(tmp_path: Path) -> None:
-    """What a variant gains is compared inside one allocation, with the baseline too."""
-    study = write(tmp_path, SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n')
+def test_arms_go_again_together(tmp_path: Path) -> None:
+    """What an arm gains is compared inside one allocation, with the baseline too."""
+    study = write(tmp_path, SMALL + '[arms.a]\n[arms.b]\nprecision = "bf16-mixed"\n')
     statuses = open_work(StudyOptions(study=str(study), results=tmp_path)).statuses
     alone = [s for s in statuses if s.run.config.world_size == 1]
     first = next(s for s in alone if s.run.point.cell != "single")
     done = [replace(s, state="failed" if s is first else "ok") for s in statuses]
     again = not_comparable(done, [("ddp/mpi", "horovod/gloo")])
     cells = product(("single", "ddp/mpi", "horovod/gloo"), ("a", "b"))
-    assert {(run.point.cell, run.point.variant) for run in again} == {*cells}
+    assert {(run.point.cell, run.point.arm) for run in again} == {*cells}
 
 
 def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_what_the_study_says_goes_before_the_site(tmp_path: Path) -> None:
 
 def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
-    for name in ("weak", "batch", "smoke"):  # of which weak has variants
+    for name in ("weak", "batch", "smoke"):  # of which weak has arms
         study = fitted(name, "lumi-g")[0].model_copy(update={"question": 'How "fast" \U0001f680?'})
         path.write_text(text_of(study, read_study(find_study(name)), ""))
         assert read_study(path) == study

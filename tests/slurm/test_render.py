@@ -97,7 +97,7 @@ def log_of(config: RunConfig) -> str:
 
 @pytest.mark.parametrize("site", SITES)
 def test_every_script_of_a_site_is_bash_and_says_what_was_planned(site: str) -> None:
-    """Of all studies on the test cluster, and one with variants everywhere."""
+    """Of all studies on the test cluster, and one with arms everywhere."""
     studies = STUDIES if site == "testcluster" else ["weak"]
     scripts = {name: shipped(read_site(site), name) for name in studies}
     for name, (text, runs) in scripts.items():

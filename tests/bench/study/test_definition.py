@@ -8,6 +8,7 @@ import pytest
 
 from bench.config import UsageError
 from bench.study.files import read_study
+from bench.study.plan import plan
 from slurm.load import find_study
 from tests.slurm.studies import SMALL, small, write
 
@@ -24,8 +25,8 @@ BAD = [
     ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits"),
     ("cells", 'cells = ["ddp/mip"]', "one of single, ddp/mpi, "),
     ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough"),
-    ("cells", 'cells = ["single", "single@again"]', "the baseline has no arms; write 'single'"),
-    ("cells", 'cells = ["ddp/mpi", "ddp/mpi@again"]', "cells: '@again' is compared with nothing"),
+    ("cells", 'cells = ["ddp/mpi", "ddp/mpi@again"]', "'ddp/mpi@again' is of an earlier form of"),
+    ("blocks", 'candidate = "ddp"', "none of its arms is compared with another; give one of its"),
     ("blocks", 'reference = "ddp/mpi"', "candidate='horovod' and reference='ddp/mpi' make no pair"),
     ("scaling", 'scaling = ["weak", "strong", "batch"]', "without a table [batch]"),
     ("scaling", 'scaling = ["weak"]', "[strong] has no effect, scaling lacks 'strong'"),
@@ -36,16 +37,32 @@ BAD = [
     ("windows", 'windows = "2"', "run.windows='2' is of another kind than"),
     ("nesterov", 'nesterov = "yes"', "run.nesterov='yes' is of another kind than the field"),
     ("windows", 'backend = "ddp"', "run.backend='ddp': the plan sets backend of each run; list it"),
-    ("windows", 'settings = "matched"', "run.settings='matched': write settings at the top, or in"),
+    ("seed", 'settings = "matched"', "settings is of an earlier form of studies; write each"),
+    ("nesterov", "[variants.a]\nthreads = 1", "variants is of an earlier form of studies; write"),
     ("windows", "accumulate = 8", "choose a divisor (at ddp-mpi-w2-b4)"),
     ("seed", 'primary = { curve = "weak", world_size = 2 }', "is none that this study plans"),
     ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
-    ("nesterov", "[variants.a]\n[variants.b]\nprecison = 'bf16'", "'variants.b.precison'; did you"),
-    ("nesterov", "[variants.'a b']\n[variants.b]", "variants.a b also names logs; use lower-case"),
-    ("nesterov", "[variants.a]\nthreads = 1", "variants has 'a' alone; add another, or write its"),
+    ("nesterov", "[arms.a]\n[arms.b]\nprecison = 'bf16'", "'arms.b.precison'; did you"),
+    ("nesterov", "[arms.'a b']\n[arms.b]", "arms.a b also names logs; use lower-case"),
+    ("nesterov", "[arms.a]\nthreads = 1", "arms has 'a' alone; add another, or write its"),
     # the default, said
-    ("nesterov", "[variants.a]\n[variants.b]\nthreads = 1", "variants.b are the same runs"),
-    ("nesterov", "[arms.slow]\ninject_ms = 5.0", "no cell ends in '@slow'"),
+    ("nesterov", "[arms.a]\n[arms.b]\nthreads = 1", "arms.b are the same runs"),
+    ("nesterov", "[arms.a]\n[arms.b]\ncells = ['ddp/mip']", "'ddp/mip', which cells does not; did"),
+    (
+        "nesterov",
+        "[arms.a]\n[arms.b]\nover = 'c'",
+        "arms.b.over='c' is not one of the other arms: a",
+    ),
+    ("nesterov", "[arms.a]\n[arms.b]\nover = 'b'", "arms.b.over='b' is not one of the other arms"),
+    ("nesterov", "[arms.a]\n[arms.b]\nlog_path = 'x'", "arms.b.log_path changes nothing that is"),
+    (
+        "nesterov",
+        "[arms.a]\ncells = ['single']\n[arms.b]\ncells = ['single']\nthreads = 2",
+        "cells lists 'ddp/mpi', and no arm has it; add it to the cells of one",
+    ),
+    ("nesterov", "[arms.a]\n[arms.b]\nthreads = 'two'", "arms.b.threads='two' is of another kind"),
+    ("nesterov", "[arms.a]\n[arms.b]\nover = 'a'\nemulate = 'k80.json'", "compute that sleeps is"),
+    ("nesterov", "[arms.a]\n[arms.b]\nclip_norm = -1.0", "run.clip_norm=-1.0: Input should be"),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
     # what the first run that is planned says of it
     (
@@ -77,17 +94,10 @@ def test_batch_sweep_alone_has_world_sizes_of_its_own(tmp_path: Path) -> None:
         read_study(write(tmp_path, text))
 
 
-def test_settings_of_an_earlier_version_are_a_list_of_one(tmp_path: Path) -> None:
-    listed, word = (small(tmp_path, seed=f"settings = {x}") for x in ('["matched"]', '"matched"'))
-    assert (listed.settings, listed.sha256) == ("matched", word.sha256)
-    with pytest.raises(UsageError, match="name one; for several make tables"):
-        small(tmp_path, seed='settings = ["shipped", "matched"]')
-
-
 def test_defaults(tmp_path: Path) -> None:
     study = small(tmp_path, blocks="", seed="", time_limit_s="")
     assert (study.blocks, study.max_blocks, study.seed, study.margin) == (6, 20, 0, 0.02)
-    assert (study.looks[0], study.settings) == (6, "shipped")
+    assert (study.looks[0], study.arms_of("single")) == (6, [""])
     whole = small(tmp_path, nesterov="clip_norm = 1")
     assert whole.run["clip_norm"] == 1, "a whole number is a number too"
 
@@ -100,13 +110,13 @@ def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
     study = small(tmp_path, cells=PAIRS, seed=one)
     assert study.primary is not None
     assert study.primary.transport == "gloo"
-    with pytest.raises(UsageError, match="and is mpi-w2-b4, gloo-w2-b4; add transport, variant"):
+    with pytest.raises(UsageError, match="and is horovod-mpi-w2-b4, horovod-gloo-w2-b4; add"):
         small(tmp_path, cells=PAIRS, seed='primary = { curve = "strong", world_size = 2 }')
     of_mpi = 'primary = { curve = "weak", world_size = 1, transport = "mpi"'
-    two = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
-    with pytest.raises(UsageError, match="and is mpi-w1-b8-shipped, mpi-w1-b8-matched; add"):
+    two = '[arms.shipped]\n[arms.matched]\nsettings = "matched"\n'
+    with pytest.raises(UsageError, match="and is horovod-mpi-w1-b8-shipped, horovod-mpi-w1-b8-mat"):
         read_study(write(tmp_path, SMALL + two, cells=PAIRS, seed=f"{of_mpi} }}"))
-    named = f'{of_mpi}, variant = "matched" }}'
+    named = f'{of_mpi}, arm = "matched" }}'
     chosen = read_study(write(tmp_path, SMALL + two, cells=PAIRS, seed=named))
     assert chosen.primary is not None
 
@@ -130,28 +140,32 @@ def test_a_study_names_what_it_compares(tmp_path: Path) -> None:
     assert small(tmp_path, cells=absent).pairs == []
 
 
-ARMS = """
-cells = ["ddp/mpi", "ddp/gloo", "ddp/mpi@slow", "ddp/gloo@slow"]
-candidate = "ddp@slow"
-"""
+def test_arms_are_compared_with_the_one_that_they_name(tmp_path: Path) -> None:
+    arms = '[arms.once]\n[arms.again]\nover = "once"\n[arms.slow]\nover = "once"\ninject_ms = 5.0\n'
+    one = 'cells = ["ddp/mpi"]\nreference = "ddp/mpi"\ncandidate = "ddp/mpi"'
+    study = read_study(write(tmp_path, SMALL + arms, cells=one))
+    ddp = [("ddp/mpi", name) for name in ("once", "again", "slow")]
+    assert study.comparisons == [(ddp[0], ddp[1]), (ddp[0], ddp[2])]
+    assert study.gains == []
+    two = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
+    naive = '[arms.usual]\n[arms.naive]\ncells = ["ddp/mpi"]\nover = "usual"\nclip_norm = 1.0\n'
+    study = read_study(write(tmp_path, SMALL + naive, cells=two))
+    assert study.comparisons == [(("ddp/mpi", "usual"), ("horovod/mpi", "usual"))]
+    assert study.gains == [(("ddp/mpi", "usual"), ("ddp/mpi", "naive"))]
 
 
-@pytest.mark.parametrize(
-    ("lines", "rule"),
-    [
-        ("[arms.slow]\nthreads = 'two'", r"arms.slow.threads='two' is of another kind than the"),
-        ("[arms.slow]\nemulate = 'k80.json'", r"arms.slow.emulate: compute that sleeps .*in \[run"),
-        (
-            "[arms.slow]\nthreads = 2\n[variants.a]\n[variants.b]\nthreads = 3",
-            "arms.slow.threads is set by variants too",
-        ),
-        ("[arms.slow]\ninject_ms = -1.0", r"run.inject_ms=-1.0: .* \(at ddp-.*-slow-w1-b8\)"),
-    ],
-)
-def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str) -> None:
-    text = SMALL.partition("[run]")[0]
-    with pytest.raises(UsageError, match=rule):
-        read_study(write(tmp_path, f"{text}{lines}\n", cells=ARMS))
+def test_the_arm_of_a_log_is_the_one_that_it_names_if_it_has_its_fields(tmp_path: Path) -> None:
+    arms = '[arms.plain]\n[arms.fast]\nprecision = "bf16-mixed"\n'
+    study = read_study(write(tmp_path, SMALL + arms))
+    planned = [run.config for run in plan(study, 1, tmp_path)[0]]
+    assert {study.arm_of(config) for config in planned} == {"plain", "fast"}
+    for config in planned:
+        assert study.arm_of(config) == config.arm
+        assert study.arm_of(config.model_copy(update={"arm": None})) == config.arm, "by its fields"
+        with pytest.raises(ValueError, match="its arm='slow' is none of the study's"):
+            study.arm_of(config.model_copy(update={"arm": "slow"}))
+        with pytest.raises(ValueError, match=r"its precision=bf16, and \[arms\.\w+\] of the study"):
+            study.arm_of(config.model_copy(update={"precision": "bf16"}))
 
 
 def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 
-from bench.config import Curve, parse_argv
-from bench.study.definition import Study
+from bench.config import parse_argv
+from bench.study.definition import Point, Study
 from bench.study.files import read_study
-from bench.study.plan import PlannedPoint, PlannedRun, launches, orders, plan, points
+from bench.study.plan import PlannedRun, launches, orders, plan, points
 from tests.slurm.studies import SMALL, small, write
 
 RUNS = Path("results/small/runs")
@@ -18,17 +18,15 @@ def flat(blocks: list[list[PlannedRun]]) -> list[PlannedRun]:
 
 
 def test_weak_and_strong_share_their_one_rank_runs(tmp_path: Path) -> None:
-    both: tuple[Curve, ...] = ("weak", "strong")
-    weak: tuple[Curve, ...] = ("weak",)
-    strong: tuple[Curve, ...] = ("strong",)
-    assert set(points(small(tmp_path))) == {
-        PlannedPoint("single", 1, 8, both),
-        PlannedPoint("ddp/mpi", 1, 8, both),
-        PlannedPoint("ddp/mpi", 2, 8, weak),
-        PlannedPoint("ddp/mpi", 2, 4, strong),
-        PlannedPoint("horovod/gloo", 1, 8, both),
-        PlannedPoint("horovod/gloo", 2, 8, weak),
-        PlannedPoint("horovod/gloo", 2, 4, strong),
+    both, weak, strong = ("weak", "strong"), ("weak",), ("strong",)
+    assert points(small(tmp_path)) == {
+        Point("single", "", 1, 8): both,
+        Point("ddp/mpi", "", 1, 8): both,
+        Point("ddp/mpi", "", 2, 8): weak,
+        Point("ddp/mpi", "", 2, 4): strong,
+        Point("horovod/gloo", "", 1, 8): both,
+        Point("horovod/gloo", "", 2, 8): weak,
+        Point("horovod/gloo", "", 2, 4): strong,
     }
 
 
@@ -36,7 +34,7 @@ def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) ->
     text = SMALL.replace('["weak", "strong"]', '["weak", "strong", "batch"]')
     text = text.replace("[run]", "[batch]\nbatch_per_rank = [2, 8]\nworld_sizes = [2, 3]\n\n[run]")
     planned = points(read_study(write(tmp_path, text)))
-    found = {(p.cell, p.world_size, p.batch_per_rank): p.curves for p in planned}
+    found = {(p.cell, p.world_size, p.batch_per_rank): curves for p, curves in planned.items()}
     assert found["ddp/mpi", 2, 8] == ("weak", "batch")
     assert found["ddp/mpi", 2, 2] == found["ddp/mpi", 3, 2] == ("batch",)
     assert found["single", 1, 8] == ("weak", "strong", "batch")
@@ -76,33 +74,33 @@ def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
 
 
 def compared(folder: Path, seed: int) -> Study:
-    """Make a study of two transports, variants and sizes: 8 comparisons at two ranks, 4 at one."""
+    """Make a study of two transports, arms and sizes: 8 comparisons at two ranks, 4 at one."""
     cells = [f"{framework}/{wire}" for framework in ("ddp", "horovod") for wire in ("mpi", "gloo")]
-    variants = '[variants.plain]\n[variants.fast]\nprecision = "bf16-mixed"\n'
+    arms = '[arms.plain]\n[arms.fast]\nprecision = "bf16-mixed"\n'
     changes = {"cells": f"cells = {['single', *cells]}", "seed": f"seed = {seed}"}
-    return read_study(write(folder, SMALL + variants, **changes))
+    return read_study(write(folder, SMALL + arms, **changes))
 
 
-Pair = tuple[object, ...]  # transport, ranks, batch, variant
+Pair = tuple[object, ...]  # transport, ranks, batch, arm
 
 
-def places(block: list[PlannedPoint]) -> dict[Pair, dict[str, int]]:
+def places(block: list[Point]) -> dict[Pair, dict[str, int]]:
     """Find for every comparison where in the block each of its two frameworks stands."""
     found: dict[Pair, dict[str, int]] = defaultdict(dict)
     for place, p in enumerate(block):
         if p.cell != "single":
-            pair = p.transport, p.world_size, p.batch_per_rank, p.variant
+            pair = p.transport, p.world_size, p.batch_per_rank, p.arm
             found[pair][p.cell.partition("/")[0]] = place
     return found
 
 
 def drawn(study: Study, blocks: int) -> list[dict[Pair, dict[str, int]]]:
     """Find for every block where each comparison's two frameworks stand."""
-    every = orders(points(study), study.pairs, study.seed)
+    every = orders(study, [*points(study)])
     return [places(block) for block in islice(every, blocks)]
 
 
-def test_both_sides_of_a_comparison_run_next_to_each_other_and_variants_follow(
+def test_both_sides_of_a_comparison_run_next_to_each_other_and_arms_follow(
     tmp_path: Path,
 ) -> None:
     for found in drawn(compared(tmp_path, 3), 6):
@@ -119,7 +117,7 @@ def test_over_an_even_number_of_blocks_each_side_comes_first_in_half(tmp_path: P
         for pair in blocks[0]:
             ahead = [block[pair]["ddp"] < block[pair]["horovod"] for block in blocks[:n]]
             assert sum(ahead) == n // 2, (n, pair)
-    # two variants too: a trend inside blocks favours neither
+    # two arms too: a trend inside blocks favours neither
     for *point, _ in {(*pair[:3], "") for pair in blocks[0]}:
         plain, fast = ((*point, name) for name in ("plain", "fast"))
         assert sum(block[plain]["ddp"] < block[fast]["ddp"] for block in blocks) == 6
@@ -159,50 +157,37 @@ def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:
     assert runs["single-w1-b8"].config.transport == "none"
 
 
-def test_single_is_measured_once_for_all_variants_of_the_exchange(tmp_path: Path) -> None:
+def test_single_is_measured_once_for_all_arms_of_the_exchange(tmp_path: Path) -> None:
     """A report knows one baseline, and counts no run that is there twice."""
     for field in ('settings = "matched"', 'compression = "fp16"'):
-        text = f"{SMALL}[variants.plain]\n[variants.other]\n{field}\n"
+        text = f"{SMALL}[arms.plain]\n[arms.other]\n{field}\n"
         planned = points(read_study(write(tmp_path, text)))
-        of_cells = [(p.cell, p.variant) for p in planned if p.world_size == 1]
-        assert [variant for cell, variant in of_cells if cell == "single"] == ["plain"]
-        assert [variant for cell, variant in of_cells if cell == "ddp/mpi"] == ["plain", "other"]
+        of_cells = [(p.cell, p.arm) for p in planned if p.world_size == 1]
+        assert [arm for cell, arm in of_cells if cell == "single"] == ["plain"]
+        assert [arm for cell, arm in of_cells if cell == "ddp/mpi"] == ["plain", "other"]
 
 
-def test_variants_are_points_of_their_own(tmp_path: Path) -> None:
-    text = SMALL + '[variants.plain]\n[variants.fast]\nprecision = "bf16-mixed"\nwindows = 3\n'
+def test_arms_are_points_of_their_own(tmp_path: Path) -> None:
+    text = SMALL + '[arms.plain]\n[arms.fast]\nprecision = "bf16-mixed"\nwindows = 3\n'
     study = read_study(write(tmp_path, text))
-    plain = points(small(tmp_path))
-    assert len(points(study)) == 2 * len(plain)
+    assert len(points(study)) == 2 * len(points(small(tmp_path)))
     runs = flat(plan(study, 1, RUNS))
     assert len({run.id for run in runs}) == len(runs)
     for run in runs:
         fast = run.id.endswith("-fast")
-        assert fast or run.id.endswith("-plain")
+        assert run.config.arm == ("fast" if fast else "plain")
         expected = ("bf16-mixed", 3) if fast else ("float32", 2)
         assert (run.config.precision, run.config.windows) == expected
         assert run.config.nesterov
+        assert parse_argv(run.config.to_argv()) == run.config
 
 
-def test_an_arm_is_a_cell_again_with_fields_of_its_own(tmp_path: Path) -> None:
-    cells = 'cells = ["ddp/mpi", "ddp/gloo", "ddp/mpi@slow"]\ncandidate = "ddp@slow"'
-    text = f"{SMALL}[arms.slow]\ninject_ms = 5.0\nwindows = 3\n"
-    study = read_study(write(tmp_path, text, cells=cells))
-    assert study.pairs == [("ddp/mpi", "ddp/mpi@slow")]
-    runs = {run.point.name: run.config for run in plan(study, 1, RUNS)[0]}
-    slow, plain = runs["ddp-mpi-slow-w2-b8"], runs["ddp-mpi-w2-b8"]
-    assert (slow.cell, slow.inject_ms, slow.windows) == ("ddp/mpi@slow", 5.0, 3)
-    own = ("arm", "inject_ms", "windows", "position", "log_path")
-    assert slow.model_copy(update={name: getattr(plain, name) for name in own}) == plain
-    assert parse_argv(slow.to_argv()) == slow
+NAIVE = '[arms.usual]\n[arms.naive]\ncells = ["ddp/mpi"]\nclip_norm = 1.0\n'
 
 
-def test_an_arm_beside_the_comparison_runs_next_to_its_cell(tmp_path: Path) -> None:
-    cells = 'cells = ["ddp/gloo", "ddp/mpi@naive", "horovod/mpi", "ddp/mpi"]'
-    text = f"{SMALL}[arms.naive]\nclip_norm = 1.0\n"
-    study = read_study(write(tmp_path, text, cells=cells))
-    assert study.pairs == [("ddp/mpi", "horovod/mpi")]
-    assert study.beside == [("ddp/mpi", "ddp/mpi@naive")]
+def test_an_arm_of_one_cell_runs_next_to_it(tmp_path: Path) -> None:
+    cells = 'cells = ["ddp/gloo", "horovod/mpi", "ddp/mpi"]'
+    study = read_study(write(tmp_path, SMALL + NAIVE, cells=cells))
     orders = []
     for block in plan(study, 2, RUNS):
         each = [run.point for run in block]
@@ -210,7 +195,7 @@ def test_an_arm_beside_the_comparison_runs_next_to_its_cell(tmp_path: Path) -> N
         first = points.index("mpi 2 8")
         assert points[first : first + 3] == ["mpi 2 8"] * 3, "side by side"
         assert points.count("mpi 2 8") == 3
-        orders.append([run.point.cell for run in block[first : first + 3]])
+        orders.append([(run.point.cell, run.point.arm) for run in block[first : first + 3]])
     assert orders[0] == orders[1][::-1]
 
 
@@ -218,7 +203,7 @@ def test_a_baseline_starts_with_the_smallest_comparison_of_its_curve(tmp_path: P
     cells = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
     study = small(tmp_path, cells=cells, world_sizes="world_sizes = [2, 4]")
     every = points(study)
-    name = launches(every, study.partners)
+    name = launches(every, study.pairs)
     alone = next(point for point in every if point.cell == "single")
     together = {point.name for point in every if name[point] == name[alone]}
     assert together == {"single-w1-b8", "ddp-mpi-w2-b8", "horovod-mpi-w2-b8"}
@@ -227,12 +212,11 @@ def test_a_baseline_starts_with_the_smallest_comparison_of_its_curve(tmp_path: P
 
 def test_a_launch_has_the_arms_and_the_other_cells_of_its_transport(tmp_path: Path) -> None:
     """Else one would be measured in turns and the other alone, and nobody could compare them."""
-    cells = ["ddp/mpi", "ddp/mpi@naive", "horovod/mpi", "handwritten/mpi", "ddp/gloo"]
-    text = f"{SMALL}[arms.naive]\nclip_norm = 1.0\n"
-    study = read_study(write(tmp_path, text, cells=f"cells = {cells}".replace("'", '"')))
+    cells = ["ddp/mpi", "horovod/mpi", "handwritten/mpi", "ddp/gloo"]
+    study = read_study(write(tmp_path, SMALL + NAIVE, cells=f"cells = {cells}".replace("'", '"')))
     every = points(study)
-    assert study.pairs == [("ddp/mpi", "horovod/mpi")]
-    name = launches(every, study.partners)
+    name = launches(every, study.pairs)
     of_the_pair = next(p for p in every if (p.cell, p.world_size) == ("ddp/mpi", 2))
-    together = {p.cell for p in every if name[p] == name[of_the_pair]}
-    assert together == {*cells} - {"ddp/gloo"}
+    together = {(p.cell, p.arm) for p in every if name[p] == name[of_the_pair]}
+    arms = {(cell, "usual") for cell in cells if cell != "ddp/gloo"}
+    assert together == arms | {("ddp/mpi", "naive")}
