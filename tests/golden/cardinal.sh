@@ -46,7 +46,6 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [set
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/nccl", "horovod/nccl"]
-settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
 blocks = 2

@@ -32,7 +32,6 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/mpi", "horovod/mpi"]
-settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 2]
 blocks = 2

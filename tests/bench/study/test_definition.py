@@ -54,7 +54,11 @@ BAD = [
         "arms.b.over='c' is not one of the other arms: a",
     ),
     ("nesterov", "[arms.a]\n[arms.b]\nover = 'b'", "arms.b.over='b' is not one of the other arms"),
-    ("nesterov", "[arms.a]\n[arms.b]\nlog_path = 'x'", "arms.b.log_path changes nothing that is"),
+    (
+        "nesterov",
+        "[arms.a]\n[arms.b]\nstall_timeout_s = 9.0",
+        "arms.b.stall_timeout_s changes nothing that is",
+    ),
     (
         "nesterov",
         "[arms.a]\ncells = ['single']\n[arms.b]\ncells = ['single']\nthreads = 2",
