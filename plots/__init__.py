@@ -40,7 +40,7 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """
-    from plots.analyse.runs import load, require, tidy
+    from bench.study.frames import load, require, tidy
 
     loaded = load(Path(folder))
     require(loaded, Path(folder))

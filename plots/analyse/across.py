@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bench.study import stats
+from bench.study import comparability, stats
 from bench.study.definition import Point
+from bench.study.points import NotCompared, PointRow, describe
 from bench.study.stats import Estimate
-from plots.analyse import comparability
-from plots.analyse.comparison import Comparison
-from plots.analyse.points import NotCompared, PointRow, describe
+from bench.study.verdict import Comparison
 from plots.analyse.study import Analysis
 
 _HOSTS = "hostnames"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from bench.study import stats
 from bench.study.collectives import Measured, efficiencies, fit
-from plots.analyse.points import NotCompared, PointRow, Table, by_point, describe
+from bench.study.points import NotCompared, PointRow, Table, by_point, describe
 from plots.analyse.scaling import distributed
 
 

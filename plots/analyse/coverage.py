@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.study.definition import Point, Study
 from bench.study.plan import config_of, points
-from plots.analyse.points import CURVES, Table
+from bench.study.points import CURVES, Table
 
 Planned = tuple[str, Point]  # a curve, and a point of it
 

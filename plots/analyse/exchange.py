@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bench.record.events import PARTS
-from bench.study import stats
+from bench.study import comparability, stats
 from bench.study.definition import Point
-from bench.study.stats import Estimate
-from plots.analyse import comparability
-from plots.analyse.points import (
+from bench.study.points import (
     BlockMean,
     NotCompared,
     PointRow,
     Table,
     describe,
 )
+from bench.study.stats import Estimate
 
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
 _MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.study.definition import Study
-from plots.analyse.comparison import may_differ
-from plots.analyse.points import NotCompared, PointRow, Table, describe
+from bench.study.points import NotCompared, PointRow, Table, describe
+from bench.study.verdict import may_differ
 
 
 def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[PointRow]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bench.study import stats
+from bench.study import comparability, stats
 from bench.study.definition import Point
+from bench.study.points import CURVES, NotCompared, PointRow, Table, describe, fixed, series
 from bench.study.stats import Estimate
-from plots.analyse import comparability, resources
-from plots.analyse.points import CURVES, NotCompared, PointRow, Table, describe, fixed, series
 
 # from a process alone, which exchanges nothing
 _BASELINE_MAY_DIFFER = (
@@ -39,10 +38,37 @@ def throughput(table: Table) -> Iterator[PointRow]:
                 "flags": (falls,) if rate.value < smaller.get(series(point, curve), 0.0) else (),
                 "input_share": float(np.mean([m.input_share for m in means])),
                 "busy_share": None if math.isnan(busy) else busy,
-                **resources.of_point([m.resources for m in means], rate, point.world_size),
+                **resources_of_point([m.resources for m in means], rate, point.world_size),
             }
             yield PointRow(point, values)
             smaller[series(point, curve)] = rate.value
+
+
+def resources_of_point(
+    blocks: Sequence[Mapping[str, float]], rate: Estimate, world_size: int
+) -> dict[str, Estimate | None]:
+    """Estimate what a point takes, by block, at its images/s; None where not known alike in all.
+
+    Utilisation is of the device's peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
+    """
+
+    def mean(name: str) -> Estimate | None:
+        # of some blocks it would stand beside an n that is not its own
+        values = [block[name] for block in blocks if name in block]
+        return stats.geometric_mean(values) if len(values) == len(blocks) else None
+
+    def constant(name: str) -> float | None:
+        of_blocks = {block.get(name) for block in blocks}
+        return of_blocks.pop() if len(of_blocks) == 1 else None
+
+    flops, peak = constant("flops_per_image"), constant("peak_flops_per_s")
+    achieved = rate.times(flops / world_size) if flops else None
+    return {
+        "rank_memory_bytes": mean("rank_memory_bytes"),
+        "device_memory_bytes": mean("device_memory_bytes"),
+        "flops_per_s_and_rank": achieved,
+        "flop_utilisation": achieved.times(1 / peak) if achieved and peak else None,
+    }
 
 
 def size(curve: str, point: Point) -> int:

@@ -14,24 +14,18 @@ import pandas as pd
 from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.record.host import machine_of
-from bench.study import stats
+from bench.study import comparability, stats
 from bench.study.collectives import Measured
+from bench.study.comparability import EMULATE, usual
 from bench.study.definition import Point, Study
-from plots.analyse import (
-    comparability,
-    comparison,
-    coverage,
-    gains,
-    scaling,
-    served,
-)
+from bench.study.frames import Loaded
+from bench.study.points import NotCompared, PointRow, Table, alone, by_point, tabulate
+from bench.study.verdict import Comparison, compare
+from plots.analyse import coverage, gains, scaling
 from plots.analyse.bound import bounds
-from plots.analyse.comparability import EMULATE, usual
+from plots.analyse.conditions import Trend, trends
 from plots.analyse.exchange import Exchange, examine
-from plots.analyse.points import NotCompared, PointRow, Table, alone, by_point, tabulate
-from plots.analyse.runs import Loaded
-from plots.analyse.steady_state import Trend, trends
-from plots.analyse.trainings import summarise
+from plots.analyse.trainings import summarise, summarise_ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +38,7 @@ class Analysis:
     candidate: str
     throughput: list[PointRow]
     efficiency: list[PointRow]
-    comparisons: list[comparison.Comparison]
+    comparisons: list[Comparison]
     gains: list[PointRow]
     not_compared: list[NotCompared]
     step_times: list[PointRow]
@@ -86,7 +80,7 @@ class Analysis:
         return {name: next(iter(of)) for name, of in values.items() if len(of) == 1}
 
     @property
-    def primary(self) -> comparison.Comparison | None:
+    def primary(self) -> Comparison | None:
         """The comparison that decides at the full error."""
         return next((c for c in self.comparisons if c.primary), None)
 
@@ -124,7 +118,7 @@ def analyse(
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = coverage.planned(study), list[NotCompared]()
     facts = runs["facts"].tolist()
-    compared = comparison.compare(table, study, missing)
+    compared = compare(table, study, missing)
     gained = sorted(gains.gains(table, study, missing), key=_single_first)
     return Analysis(
         loaded=loaded,
@@ -146,7 +140,7 @@ def analyse(
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
         trained=sorted(summarise(runs), key=_single_first),
-        served=sorted(served.summarise(runs), key=lambda s: s.point),
+        served=sorted(summarise_ranks(runs), key=lambda s: s.point),
     )
 
 

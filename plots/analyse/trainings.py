@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, groupby
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bench.record import Run
 from bench.study import stats
-from plots.analyse.points import PointRow, by_point
+from bench.study.points import PointRow, by_point
+from bench.study.rows import Training
 
 _FEWEST_OLYMPIC = 3  # of fewer, nothing is left between the fastest and the slowest
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """One training from new weights, epoch by epoch."""
-
-    log: str
-    seed: int  # of its run
-    index: int  # in its run
-    seconds: tuple[float, ...]  # cumulative; without the judging
-    accuracies: tuple[float, ...]  # shares of the held-out samples
-    losses: tuple[float, ...]  # means of the epochs' steps
-    reached: bool
 
 
 def olympic_mean(values: Sequence[float]) -> float | None:
@@ -36,30 +20,6 @@ def olympic_mean(values: Sequence[float]) -> float | None:
     than three (Mattson et al. 2020, MLPerf training benchmark, section 3.2.2).
     """
     return float(np.mean(sorted(values)[1:-1])) if len(values) >= _FEWEST_OLYMPIC else None
-
-
-def of_run(run: Run) -> tuple[Training, ...]:
-    """Read the trainings of a usable log; there are none where the run did not ask for any."""
-    assert run.config is not None
-    epochs = [event for event in run.events if event["event"] == "epoch"]
-    return tuple(
-        _training(run, index, list(group))
-        for index, group in groupby(epochs, key=lambda event: int(event["training"]))
-    )
-
-
-def _training(run: Run, index: int, epochs: Sequence[Any]) -> Training:
-    assert run.config is not None
-    last = epochs[-1]
-    return Training(
-        log=run.path.name,
-        seed=run.config.seed,
-        index=index,
-        seconds=tuple(accumulate(event["seconds"] for event in epochs)),
-        accuracies=tuple(event["correct"] / event["held_out"] for event in epochs),
-        losses=tuple(float(event["loss"]) for event in epochs),
-        reached=run.config.reaches(last["correct"], last["held_out"]),
-    )
 
 
 def summarise(runs: pd.DataFrame) -> Iterator[PointRow]:
@@ -109,6 +69,28 @@ def _means(trainings: Sequence[Training]) -> list[float]:
 def _usual(trainings: Sequence[Training]) -> Training:
     """Choose the training that took the median time (the lower of two) to its end."""
     return sorted(trainings, key=lambda t: t.seconds[-1])[(len(trainings) - 1) // 2]
+
+
+def summarise_ranks(runs: pd.DataFrame) -> Iterator[PointRow]:
+    """Yield a row for each point of a backend whose ranks need not wait.
+
+    `slowest` is of each run's slowest rank, in images/s by its own steps, `mean` of its ranks;
+    `least` and `right` are the shares of held-out samples that each training's worst rank and its
+    ranks had right.
+    """
+    for point, rows in by_point(runs):
+        records = [one for one in rows["served"] if one]
+        if not records:
+            continue
+        right = [shares for one in records for shares in one["right"]]
+        rates = [one["images_per_s"] for one in records]
+        values = {
+            "slowest": stats.arithmetic_mean([min(each) for each in rates]),
+            "mean": stats.arithmetic_mean([float(np.mean(each)) for each in rates]),
+            "least": stats.arithmetic_mean([float(min(s)) for s in right]) if right else None,
+            "right": stats.arithmetic_mean([float(np.mean(s)) for s in right]) if right else None,
+        }
+        yield PointRow(point, values)
 
 
 def by_epoch(trained: Sequence[PointRow]) -> pd.DataFrame:

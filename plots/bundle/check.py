@@ -15,7 +15,7 @@ from bench.record.user_code import folder_of
 from bench.study.definition import Study
 from bench.study.jobs import read_events
 from bench.study.status import difference
-from plots.read.runs import ATTEMPT, changed_study
+from bench.study.logs import ATTEMPT, changed_study
 
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
 Logs = Mapping[str, Run]  # by path

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
-from plots.analyse.comparability import EMULATE
-from plots.analyse.comparison import Comparison
-from plots.analyse.points import CURVES, PointRow, ranks
+from bench.study.comparability import EMULATE
+from bench.study.verdict import Comparison
+from bench.study.points import CURVES, PointRow, ranks
 from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, changes_exchange, words
 from plots.report.axes import transport_order

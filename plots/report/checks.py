@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from bench.record.quiet import NOISY
 from bench.study.stats import SESSIONS, geometric_mean
 from plots.analyse import quiet
-from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
+from bench.study.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
-from plots.analyse.points import by_point, ranks
-from plots.analyse.sessions import apart
+from bench.study.points import by_point, ranks
+from bench.study.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS, LIMIT
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count, every, ratio, rule, short

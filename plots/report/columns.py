@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from bench.study.stats import Estimate
-from plots.analyse.points import Point
+from bench.study.points import Point
 from plots.report.format import escape, table
 
 

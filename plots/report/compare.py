@@ -11,9 +11,9 @@ from typing import Any
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import across
-from plots.analyse.comparison import Choice, between
-from plots.analyse.points import NotCompared, PointRow
-from plots.analyse.runs import NothingUsable
+from bench.study.verdict import Choice, between
+from bench.study.points import NotCompared, PointRow
+from bench.study.frames import NothingUsable
 from plots.analyse.study import Analysis, machine
 from plots.report import quality, tables
 from plots.report.answer import emulation

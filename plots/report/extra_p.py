@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from bench.config import UsageError
-from plots.analyse.points import Point, ranks
+from bench.study.points import Point, ranks
 from plots.analyse.study import Analysis
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse import coverage
-from plots.analyse.points import NotCompared, Point, PointRow, describe
+from bench.study.points import NotCompared, Point, PointRow, describe
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ratio
 

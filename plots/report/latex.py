@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bench.config import UsageError
-from plots.analyse.comparison import Comparison
+from bench.study.verdict import Comparison
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.answer import by_weight, emulation
 from plots.report.format import clean, interval, ratio

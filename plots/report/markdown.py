@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bench.backends.catalogue import label
 from bench.study.stats import EXACT, MIN_BLOCKS
-from plots.analyse.points import NotCompared
-from plots.analyse.runs import Loaded
+from bench.study.points import NotCompared
+from bench.study.frames import Loaded
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, verdicts

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from bench.backends.catalogue import facts
 from bench.record.host import machine_of
 from bench.study import stats
-from plots.analyse.comparability import TAKEN
-from plots.analyse.points import ranks
+from bench.study.comparability import TAKEN
+from bench.study.points import ranks
 from plots.analyse.study import Analysis, machine
 from plots.report.answer import versus
 from plots.report.format import Markdown, escape, rule

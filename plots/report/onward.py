@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.study.folder import RESULTS
 from bench.study.power import POWER
 from bench.study.stats import SESSIONS
-from plots.analyse.comparison import Comparison
+from bench.study.verdict import Comparison
 from plots.analyse.study import Analysis
 from plots.report.format import Markdown, clean, count
 from plots.report.verdicts import prospect

@@ -12,7 +12,7 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from bench.study.stats import Estimate
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import analyse, machine
 from plots.imports.efficiency import CurveRow, is_curve, scaled
 from plots.imports.observation import RATE

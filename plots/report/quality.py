@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from plots.analyse.comparability import NO_BLOCK
+from bench.study.comparability import NO_BLOCK
 from plots.analyse.coverage import Gap
 from plots.analyse.steady_state import Trend
-from plots.read.runs import Unusable
+from bench.study.logs import Unusable
 from plots.report.columns import Column
 from plots.report.format import code, ms, p_value, rate, ratio
 from plots.report.tables import BATCH, POINT, plain_median, with_interval

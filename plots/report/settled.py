@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from bench.shell import reported
-from plots.analyse.comparison import compare
-from plots.analyse.points import ranks, tabulate
-from plots.analyse.runs import load, require
+from bench.study.verdict import compare
+from bench.study.points import ranks, tabulate
+from bench.study.frames import load, require
 from plots.report.verdicts import line, prospect
 from plots.require import require_folder
 

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from bench.study.stats import Estimate
-from plots.analyse.comparison import Comparison
+from bench.study.verdict import Comparison
 from plots.analyse.exchange import SHOWN
-from plots.analyse.points import PointRow
-from plots.analyse.sessions import apart
+from bench.study.points import PointRow
+from bench.study.sessions import apart
 from plots.analyse.study import Analysis
 from plots.report.columns import Column
 from plots.report.format import (

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from bench.backends.catalogue import TRANSPORTS, facts, parts
 from bench.study.power import MAX_BLOCKS
-from plots.analyse.comparison import Comparison
-from plots.analyse.points import ranks
-from plots.analyse.sessions import TAU, TAU_EMULATED
+from bench.study.verdict import Comparison
+from bench.study.points import ranks
+from bench.study.sessions import TAU, TAU_EMULATED
 from plots.report.format import count, ends, ratio_ends, rule
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.study.stats import Estimate
-from plots.analyse.points import PointRow
+from bench.study.points import PointRow
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ms
 from plots.report.verdicts import sides

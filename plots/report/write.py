@@ -16,7 +16,7 @@ from bench.record.archive import logs_in
 from bench.study.collectives import read_each
 from bench.study.disk import write_whole
 from bench.study.folder import COLLECTIVES
-from plots.analyse.runs import OF_THE_ANALYSIS, load, require, tidy
+from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.variants import words

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.record import append_event
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from tests.plots import logs
 

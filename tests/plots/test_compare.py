@@ -14,7 +14,7 @@ import pytest
 
 from plots.__main__ import main
 from plots.analyse import across
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import analyse
 from tests.plots import logs
 from tests.plots.test_gaps import PLAN

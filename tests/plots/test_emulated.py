@@ -11,7 +11,7 @@ import pytest
 
 from bench.record.proof import EMULATED
 from plots.__main__ import main
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import analyse
 from plots.report import figures
 from tests.plots import logs

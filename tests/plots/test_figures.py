@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from plots.report import figures
 from tests.plots import logs

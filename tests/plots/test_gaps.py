@@ -9,7 +9,7 @@ from bench.study.files import read_study
 from bench.study.plan import config_of, points
 from plots.__main__ import main
 from plots.analyse.coverage import planned
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from plots.report.checks import checks
 from slurm.fit import fit

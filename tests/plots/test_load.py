@@ -16,7 +16,7 @@ import plots
 from bench.config import RunConfig
 from bench.record import append_event
 from plots.analyse import comparability
-from plots.analyse.runs import Loaded, load
+from bench.study.frames import Loaded, load
 from plots.analyse.study import analyse, machine
 from plots.report import answer
 from plots.report.markdown import page

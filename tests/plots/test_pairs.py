@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plots.__main__ import main
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from tests.plots import logs
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import analyse
 from plots.report.answer import terminal
 from plots.report.checks import checks

@@ -11,8 +11,8 @@ import pytest
 
 from bench.study import looks, stats
 from plots.analyse import comparison, scaling, sessions
-from plots.analyse.points import Point, PointRow
-from plots.analyse.runs import load
+from bench.study.points import Point, PointRow
+from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from plots.report import verdicts
 from tests.plots import logs

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.record import CHECKS
-from plots.analyse.runs import load
+from bench.study.frames import load
 from tests.plots import logs
 
 

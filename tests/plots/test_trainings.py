@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bench.record import CHECKS
-from plots.analyse.runs import load
+from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from plots.analyse.trainings import dawnbench
 from plots.imports import dawnbench as imported

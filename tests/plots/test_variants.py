@@ -16,8 +16,8 @@ from bench.record import CHECKS
 from bench.record.events import PARTS
 from bench.study.definition import Study
 from bench.study.plan import plan
-from plots.analyse.points import by_point
-from plots.analyse.runs import load
+from bench.study.points import by_point
+from bench.study.frames import load
 from plots.analyse.study import analyse
 from tests.plots import logs
 

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
-from plots.analyse.comparison import Comparison
-from plots.analyse.points import Point, PointRow
+from bench.study.verdict import Comparison
+from bench.study.points import Point, PointRow
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, beside

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from bench.backends import catalogue
 from bench.config import UsageError
 from bench.study.collectives import KINDS, Measured, Timed, bus_factor, fit, read_each
-from plots.analyse.points import ranks
+from bench.study.points import ranks
 from plots.report import axes
 from plots.report.figures import DPI, ENDINGS, save_as
 from plots.report.figures.style import GREY, STYLE

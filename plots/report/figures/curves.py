@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.study.stats import Estimate
-from plots.analyse.points import PointRow, ranks
+from bench.study.points import PointRow, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import Variant, words

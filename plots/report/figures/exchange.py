@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from bench.study.stats import Estimate
 from plots.analyse.exchange import SHOWN
-from plots.analyse.points import Point, PointRow, ranks
+from bench.study.points import Point, PointRow, ranks
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import without
 from plots.report.axes import Extent, in_order, look, reach

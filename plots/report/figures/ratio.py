@@ -9,8 +9,8 @@ from typing import Literal
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.analyse.comparison import Comparison
-from plots.analyse.points import CURVES, ranks
+from bench.study.verdict import Comparison
+from bench.study.points import CURVES, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.report.answer import tally, versus

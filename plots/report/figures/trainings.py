@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from plots.analyse.points import PointRow, ranks
+from bench.study.points import PointRow, ranks
 from plots.analyse.study import Analysis, workload
 from plots.analyse.trainings import Training
 from plots.report.axes import in_order, look

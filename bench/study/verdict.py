@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from bench.backends.catalogue import cells, parts
-from bench.study import looks, power, stats
+from bench.study import comparability, looks, power, stats
+from bench.study.comparability import Block
 from bench.study.definition import Point, Study, pairs
+from bench.study.points import CURVES, NotCompared, Table, alone, describe
 from bench.study.stats import Estimate, Paired, Verdict
-from plots.analyse import comparability
-from plots.analyse.comparability import Block
-from plots.analyse.points import CURVES, NotCompared, Table, alone, describe
-from plots.analyse.sessions import another_day
+
+# sd of a log ratio between sessions, of this project's own: real training, and emulated
+TAU = 0.02
+TAU_EMULATED = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,3 +297,30 @@ def _meet(table: Table, p: Point, q: Point, chosen: bool) -> bool:
     if "single" in (p.cell, q.cell):
         return alone(table.work(p)) == alone(table.work(q))
     return chosen or p.arm == q.arm
+
+
+def another_day(
+    paired: Paired, sessions: Sequence[str], level: float, *, emulated: bool
+) -> tuple[float, float] | None:
+    """Predict where another session's ratio may lie: the prediction interval of t, from three on,
+    at the level of the ratio's interval, which it therefore contains.
+
+    Below three nothing here tells how sessions differ: tau stands for it, in today's and in the
+    other day's ratio: sqrt(h^2 + 2 (1.96 tau)^2), with h half of the interval at `level`.
+    """
+    ends = paired.interval(level)
+    if ends is None or paired.error_log is None:
+        return None
+    if (k := len(set(sessions))) >= stats.SESSIONS:
+        half = stats.quantile(level, k - 1) * paired.error_log * math.sqrt(k + 1)
+    else:
+        tau = TAU_EMULATED if emulated else TAU
+        half = math.hypot(math.log(ends[1] / ends[0]) / 2, math.sqrt(2) * 1.96 * tau)
+    return paired.ratio * math.exp(-half), paired.ratio * math.exp(half)
+
+
+def ratios_by_session(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estimate]]:
+    """Estimate each session's own ratio, side by side."""
+    for session in dict.fromkeys(sessions):
+        ratios = zip(sessions, paired.ratios, strict=True)
+        yield session, stats.geometric_mean([ratio for name, ratio in ratios if name == session])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,12 +20,10 @@ import pandas as pd
 
 from bench.config import Role, UsageError, fields_with
 from bench.record.archive import size_bytes
+from bench.study import comparability
 from bench.study.definition import Study
 from bench.study.folder import SHIPPED
-from plots.analyse import comparability, sessions
-from plots.analyse.points import alone, by_point
-from plots.analyse.row import RunRow, row_of
-from plots.read.runs import (
+from bench.study.logs import (
     ATTEMPT,
     Unusable,
     changed_study,
@@ -31,6 +32,8 @@ from plots.read.runs import (
     read_log,
     track,
 )
+from bench.study.points import alone, by_point
+from bench.study.rows import RunRow, row_of
 
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
@@ -41,6 +44,8 @@ OF_THE_ANALYSIS = (
     *(*CLOCK, *fields_with(Role.APART)),
 )
 _TEXTS = ("facts", "recorded")
+PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
+_EXECUTION = re.compile(r"session \S+ (boot \S+)")
 _WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
 
 
@@ -102,7 +107,7 @@ def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame],
     aside = _copies(rows)
     rows = [row for row in rows if row["log"] not in aside]
     columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
-    for row, session in zip(rows, sessions.named(*columns), strict=True):
+    for row, session in zip(rows, session_names(*columns), strict=True):
         row["session"] = session
     if not study.arms:
         _name_arms(rows)
@@ -161,6 +166,28 @@ def _name_arms(rows: Sequence[RunRow]) -> None:
 def _work(row: RunRow) -> comparability.Facts:
     varied = comparability.varied_of(row["facts"])
     return alone(varied) if row["cell"] == "single" else varied
+
+
+def session_names(
+    allocations: Sequence[str], hosts: Sequence[Sequence[str]], began_s: Sequence[float]
+) -> list[str]:
+    """Name the session of each run: its first start and its machine; '' where no log tells them.
+
+    A session is of one boot, or of the same nodes under a scheduler, and ends where no run starts
+    for PAUSE_S: hours change the state of a machine, and midnight does not.
+    """
+    names = [""] * len(began_s)
+    last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
+    known = [run for run, nodes in enumerate(hosts) if nodes and not math.isnan(began_s[run])]
+    for run in sorted(known, key=began_s.__getitem__):
+        boot = _EXECUTION.fullmatch(allocations[run])
+        machine = boot[1] if boot else f"on {', '.join(hosts[run])}"
+        before_s, session = last.get(machine, (-math.inf, ""))
+        if began_s[run] - before_s >= PAUSE_S:
+            session = f"{datetime.fromtimestamp(began_s[run], UTC):%Y-%m-%d %H:%M} {machine}"
+        last[machine] = began_s[run], session
+        names[run] = session
+    return names
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
 
+from bench.backends.catalogue import facts as facts_of_backend
 from bench.config import Role, fields_with
 from bench.record import Run
-from bench.study import stats
-from plots.analyse import (
-    breakdown,
-    comparability,
-    resources,
-    served,
-    trainings,
-)
-from plots.analyse.comparability import NO_BLOCK
-from plots.analyse.quiet import others_share
-from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
+from bench.record.events import PARTS
+from bench.record.host import machine_of
+from bench.record.quiet import share_of_others
+from bench.study import comparability, stats
+from bench.study.comparability import NO_BLOCK
 
 RunRow = dict[str, Any]
+ENOUGH_STEPS, ENOUGH_WINDOWS = 10, 3  # timed, of a run; of fewer a warm-up cannot be told
+_OF_THE_NODE = ("busy_jiffies", "idle_jiffies", "steal_jiffies")
+_OWN = "own_jiffies"
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     "study_sha256",
     *("model", "dataset", "precision"),
     *("warmup_steps", "lead_in_steps", *fields_with(Role.APART)),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One training from new weights, epoch by epoch."""
+
+    log: str
+    seed: int  # of its run
+    index: int  # in its run
+    seconds: tuple[float, ...]  # cumulative; without the judging
+    accuracies: tuple[float, ...]  # shares of the held-out samples
+    losses: tuple[float, ...]  # means of the epochs' steps
+    reached: bool
 
 
 def row_of(run: Run, arm: str) -> RunRow:
@@ -60,10 +74,10 @@ def row_of(run: Run, arm: str) -> RunRow:
         "timeline": _timeline(facts),
         "facts": facts,
         "recorded": _recorded(run.host),
-        "parts": breakdown.parts_of(run),
-        "trainings": trainings.of_run(run),
-        "served": served.of_run(run),
-        "resources": resources.of_run(run),
+        "parts": parts_of(run),
+        "trainings": trainings_of(run),
+        "served": served_of(run),
+        "resources": resources_of(run),
         "processes": run.processes,
         "renamed": written is None or written.name != run.path.name,
     }
@@ -179,3 +193,122 @@ def _busy_share(run: Run) -> float | None:
     if any(share is None for shares in by_window for share in shares):
         return None
     return float(np.average(np.max(by_window, axis=1), weights=run.window_seconds))
+
+
+def others_share(run: Run) -> float | None:
+    """Estimate what other processes and a hypervisor's other guests took, where that was most.
+
+    From counters: the load average lags by a minute, and counts the run's own ranks, which poll
+    while they wait. None for a log that lacks a counter, as older ones do, and for one of
+    version 1.0 with server processes, whose own time no log holds.
+    """
+    if run.host.get("servers"):
+        return None
+    machines: dict[str, list[dict[str, int]]] = defaultdict(list)
+    for index, rank in enumerate(run.host.get("ranks", ())):
+        spent: dict[str, int] = {}
+        for name in (*_OF_THE_NODE, _OWN):
+            begun, ends = rank.get(name), run.end.get(name, ())
+            if begun is None or index >= len(ends) or ends[index] is None:
+                return None
+            spent[name] = ends[index] - begun
+        machines[machine_of(rank)].append(spent)
+    return max(map(_share, machines.values()), default=None)
+
+
+def _share(ranks: Sequence[dict[str, int]]) -> float:
+    """Compute one machine's share: its counters, which each rank read, without the ranks' time."""
+    busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
+    return share_of_others(busy, idle, stolen, sum(rank[_OWN] for rank in ranks))
+
+
+def parts_of(run: Run) -> dict[str, float]:
+    """Return the mean seconds of each part of a step; {} if not observed.
+
+    `exposed` is made of `waiting`, from a rank's last gradient to that of the slowest rank, and
+    `reducing`, the rest. Nobody waits for another where nothing is exchanged.
+    """
+    config = run.config
+    assert config is not None
+    windows = [e for e in run.events if e["event"] == "breakdown" and e["phase"] == "window"]
+    if not windows:
+        return {}
+    means = {name: float(np.mean([event[name] for event in windows])) for name in PARTS}
+    one_clock = config.device == "cpu" and len(run.hosts) == 1
+    waits = [0.0 if config.ranks_part else _waiting(event, one_clock) for event in windows]
+    waiting = float(np.mean(waits))
+    return means | {"waiting": waiting, "reducing": means["exposed"] - waiting}
+
+
+def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
+    """Compute the mean wait, in seconds, over ranks and steps of one window.
+
+    An exchange ends on all ranks at almost one time. Clocks of several hosts, or devices, are set
+    by it: the median over steps of its end is the same on every rank.
+    """
+    before = ("begin", "input", "forward", "backward")
+    last = np.sum([event[name] for name in before], axis=0)  # gradient: [rank][step]
+    if not one_clock:
+        end = last + np.asarray(event["exposed"])
+        last -= np.median(end - end[0], axis=1, keepdims=True)
+    return float(np.mean(last.max(axis=0) - last))
+
+
+def resources_of(run: Run) -> dict[str, float]:
+    """Read off a run what is known: bytes of its largest rank, operations, peak of a device."""
+    config, end = run.config, run.end
+    assert config is not None
+    values = {
+        "rank_memory_bytes": _largest(end.get("peak_memory_bytes", ())),
+        "device_memory_bytes": _largest(end.get("peak_device_memory_bytes", ())),
+        "flops_per_image": end.get("flops_per_image"),
+        "peak_flops_per_s": config.peak_tflops and 1e12 * config.peak_tflops,
+    }
+    return {name: float(value) for name, value in values.items() if value}
+
+
+def _largest(of_ranks: Iterable[float | None]) -> float | None:
+    return max((x for x in of_ranks if x is not None), default=None)
+
+
+def served_of(run: Run) -> dict[str, Any]:
+    """Return what a usable log says of it; empty for a backend that has one mode."""
+    config = run.config
+    if config is None or config.exchange == "off":
+        return {}
+    if "mode" not in facts_of_backend(config.backend).knobs.get(config.settings, ()):
+        return {}
+    epochs = (event for event in run.events if event["event"] == "epoch")
+    last = [list(of_one)[-1] for _, of_one in groupby(epochs, lambda event: event["training"])]
+    return {
+        "images_per_s": [config.samples_per_rank * len(s) / sum(s) for s in run.step_seconds()],
+        "right": [
+            np.divide(event["own_correct"], event["held_out"])
+            for event in last
+            if "own_correct" in event
+        ],
+    }
+
+
+def trainings_of(run: Run) -> tuple[Training, ...]:
+    """Read the trainings of a usable log; there are none where the run did not ask for any."""
+    assert run.config is not None
+    epochs = [event for event in run.events if event["event"] == "epoch"]
+    return tuple(
+        _training(run, index, list(group))
+        for index, group in groupby(epochs, key=lambda event: int(event["training"]))
+    )
+
+
+def _training(run: Run, index: int, epochs: Sequence[Any]) -> Training:
+    assert run.config is not None
+    last = epochs[-1]
+    return Training(
+        log=run.path.name,
+        seed=run.config.seed,
+        index=index,
+        seconds=tuple(accumulate(event["seconds"] for event in epochs)),
+        accuracies=tuple(event["correct"] / event["held_out"] for event in epochs),
+        losses=tuple(float(event["loss"]) for event in epochs),
+        reached=run.config.reaches(last["correct"], last["held_out"]),
+    )

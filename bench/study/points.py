@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench.study import stats
+from bench.study import comparability, stats
+from bench.study.comparability import Block
 from bench.study.definition import Point
-from plots.analyse import comparability
-from plots.analyse.comparability import Block
 
 CURVES = ("weak", "strong", "batch")
 

@@ -1,4 +1,7 @@
-"""Whether a cell's runs still changed while timed: that is flagged, and no number is dropped."""
+"""Conditions of the runs: cells that still changed while timed, machines that were not quiet.
+
+Both are flagged, and no number is dropped.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bench.record.quiet import NOISY
 from bench.study import stats
 
-ENOUGH_STEPS, ENOUGH_WINDOWS = 10, 3  # timed, of a run; of fewer a warm-up cannot be told
 LIMIT = 0.02  # a change of a cell's level that matters
 
 
@@ -40,3 +43,11 @@ def trends(runs: pd.DataFrame) -> list[Trend]:
             Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=pooled)
         )
     return by_cell
+
+
+def disturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Choose runs on machines that were not quiet, worst last; count those where it is known."""
+    runs_with_share = runs[runs["others_share"].notna()]
+    shares = runs_with_share["others_share"].astype(float)
+    noisy = runs_with_share.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
+    return noisy, len(runs_with_share)

@@ -1,1 +1,0 @@
-"""Folders of run logs to rows: judges nothing, knows no analysis."""
