@@ -33,20 +33,6 @@ def series(point: Point, curve: str) -> tuple[object, ...]:
     return point.arm, fixed(point, curve), point.cell != "single", point.cell
 
 
-@dataclass(frozen=True)
-class PointRow:
-    """A point and what is known of it, by the names of the columns in report/tables.py."""
-
-    point: Point
-    values: Mapping[str, Any]
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["values"][name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class BlockMean:
     """One point in one block: mean seconds of a step over its repeats."""

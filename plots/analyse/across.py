@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from bench.study import comparability, stats
 from bench.study.definition import Point
-from bench.study.points import NotCompared, PointRow, describe
+from bench.study.points import NotCompared, describe
 from bench.study.stats import Estimate
 from bench.study.verdict import Comparison
 from plots.analyse.study import Analysis
@@ -27,7 +27,17 @@ class Beside:
     ratios: Sequence[Estimate | None]  # by study; None where it has none
 
 
-def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> Iterator[PointRow]:
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Images per second of a point in two studies, and their ratio."""
+
+    point: Point
+    before: Estimate
+    after: Estimate
+    ratio: Estimate
+
+
+def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> Iterator[Change]:
     """Compare every point that either study has, in images/s; the ratio is unpaired, as other days
     are other blocks: Welch's interval on logs of block means.
     """
@@ -46,7 +56,7 @@ def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> It
         ]
         rates = [stats.geometric_mean([point.global_batch / s for s in of]) for of in seconds]
         ratio = stats.welch_ratio(numerator=seconds[0], denominator=seconds[1])
-        yield PointRow(point, {"before": rates[0], "after": rates[1], "ratio": ratio})
+        yield Change(point=point, before=rates[0], after=rates[1], ratio=ratio)
 
 
 def _work(a: Analysis, point: Point) -> list[comparability.Facts]:

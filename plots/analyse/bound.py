@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 
 from bench.study import stats
 from bench.study.collectives import Measured, efficiencies, fit
-from bench.study.points import NotCompared, PointRow, Table, by_point, describe
+from bench.study.definition import Point
+from bench.study.points import NotCompared, Table, by_point, describe
 from plots.analyse.scaling import distributed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What scaling would be if none of an exchange alone, or all of it, were hidden."""
+
+    point: Point
+    curve: str
+    gradient_bytes: int
+    exchange_seconds: float
+    visible_efficiency: float
+    visible_speedup: float
+    hidden_efficiency: float
 
 
 def bounds(
     table: Table, runs: pd.DataFrame, measured: Sequence[Measured], missing: list[NotCompared]
-) -> Iterator[PointRow]:
+) -> Iterator[Bound]:
     """Yield a bound of every distributed point whose cell and ranks have a log of its processor.
 
     `exchange_seconds` are of one all-reduce of all gradients, on the fitted line. T, from which
@@ -41,15 +56,15 @@ def bounds(
             alone = stats.geometric_mean(seconds).value
             compute = alone if curve == "weak" else alone / point.world_size
             visible, hidden = efficiencies(compute, exchange)
-            values = {
-                "curve": curve,
-                "gradient_bytes": int(size),
-                "exchange_seconds": exchange,
-                "visible_efficiency": visible,
-                "visible_speedup": visible * point.world_size,
-                "hidden_efficiency": hidden,
-            }
-            yield PointRow(point, values)
+            yield Bound(
+                point=point,
+                curve=curve,
+                gradient_bytes=int(size),
+                exchange_seconds=exchange,
+                visible_efficiency=visible,
+                visible_speedup=visible * point.world_size,
+                hidden_efficiency=hidden,
+            )
 
 
 def _seconds(log: Measured, size: float) -> float | None:

@@ -11,7 +11,6 @@ from bench.study.definition import Point
 from bench.study.points import (
     BlockMean,
     NotCompared,
-    PointRow,
     Table,
     describe,
 )
@@ -22,13 +21,48 @@ _MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
 _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins may differ
 
 
+@dataclass(frozen=True, kw_only=True)
+class Breakdown:
+    """Mean seconds of the parts of observed steps, and of steps that were not observed."""
+
+    point: Point
+    input_seconds: Estimate | None
+    forward_seconds: Estimate | None
+    backward_seconds: Estimate | None
+    waiting_seconds: Estimate | None
+    reducing_seconds: Estimate | None
+    optimiser_seconds: Estimate | None
+    step_seconds: Estimate
+    undisturbed_seconds: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Seconds that the exchange of a point adds to a step; None where the runs are not there."""
+
+    point: Point
+    exposed_seconds: Estimate | None
+    inflation_seconds: Estimate | None
+    difference_seconds: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """Seconds of a step with the exchange beside the backward pass, and after it."""
+
+    point: Point
+    overlapped_seconds: Estimate
+    blocking_seconds: Estimate
+    ratio: Estimate  # blocking over overlapped
+
+
 @dataclass(frozen=True)
 class Exchange:
     """All of it; any may be empty. A row's estimates are in seconds of a step."""
 
-    breakdowns: list[PointRow]  # the parts of observed steps, and steps that were not observed
-    costs: list[PointRow]  # three numbers for one exchange; None where the runs are not there
-    overlaps: list[PointRow]  # with the exchange beside the backward pass, and after it
+    breakdowns: list[Breakdown]  # the parts of observed steps, and steps that were not observed
+    costs: list[Cost]  # three numbers for one exchange; None where the runs are not there
+    overlaps: list[Overlap]  # with the exchange beside the backward pass, and after it
 
 
 def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange | None:
@@ -41,7 +75,7 @@ def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchan
     return exchange if any(vars(exchange).values()) else None
 
 
-def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
+def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Breakdown]:
     """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
     for point in sorted(observed.blocks):
         means = observed.blocks[point].values()
@@ -60,10 +94,10 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
         }
         whole = stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means])
         alone = stats.geometric_mean(undisturbed) if undisturbed else None
-        yield PointRow(point, seconds | {"step_seconds": whole, "undisturbed_seconds": alone})
+        yield Breakdown(point=point, step_seconds=whole, undisturbed_seconds=alone, **seconds)
 
 
-def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
+def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
     """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
     `difference` of steps that were not observed.
     """
@@ -83,22 +117,22 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
         }
         if any(seconds.values()):
             each = {k: stats.arithmetic_mean(v) if v else None for k, v in seconds.items()}
-            yield PointRow(point, each)
+            yield Cost(point=point, **each)
 
 
-def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
+def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
     """Compare blocking with overlapped, paired by block; `ratio` is blocking over overlapped."""
     for point in sorted(table.blocks):
         if (blocking := _without(table, point, "overlap")) is None:
             continue
         pair = f"{describe(point)} against {describe(blocking)}"
         if blocks := table.shared(point, blocking, _OTHER_WORK, pair, missing):
-            seconds = {
-                "overlapped_seconds": stats.geometric_mean(table.seconds(point, blocks)),
-                "blocking_seconds": stats.geometric_mean(table.seconds(blocking, blocks)),
-                "ratio": table.paired(blocking, point, blocks).estimate,
-            }
-            yield PointRow(point, seconds)
+            yield Overlap(
+                point=point,
+                overlapped_seconds=stats.geometric_mean(table.seconds(point, blocks)),
+                blocking_seconds=stats.geometric_mean(table.seconds(blocking, blocks)),
+                ratio=table.paired(blocking, point, blocks).estimate,
+            )
 
 
 def _without(table: Table, point: Point, field: str) -> Point | None:

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from bench.study.definition import Study
-from bench.study.points import NotCompared, PointRow, Table, describe
+from bench.study.definition import Point, Study
+from bench.study.points import NotCompared, Table, describe
+from bench.study.stats import Estimate
 from bench.study.verdict import may_differ
 
 
-def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[PointRow]:
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """Images per second of a point over its cell's in another arm."""
+
+    point: Point
+    baseline: Point
+    ratio: Estimate
+
+
+def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Gain]:
     """Compare every point with that of the arm it is told over, where the study compares cells.
 
     There is no verdict, as none was asked for. `ratio` is of images/s.
@@ -22,4 +33,4 @@ def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Po
         ignore = may_differ(study, baseline, point)
         if blocks := table.shared(baseline, point, ignore, pair, missing):
             ratio = table.paired(baseline, point, blocks).estimate
-            yield PointRow(point, {"baseline": baseline, "ratio": ratio})
+            yield Gain(point=point, baseline=baseline, ratio=ratio)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from bench.study import comparability, stats
 from bench.study.definition import Point
-from bench.study.points import CURVES, NotCompared, PointRow, Table, describe, fixed, series
+from bench.study.points import CURVES, NotCompared, Table, describe, fixed, series
 from bench.study.stats import Estimate
 
 # from a process alone, which exchanges nothing
@@ -20,7 +21,41 @@ _BASELINE_MAY_DIFFER = (
 )
 
 
-def throughput(table: Table) -> Iterator[PointRow]:
+@dataclass(frozen=True, kw_only=True)
+class Throughput:
+    """Images per second of a point on one curve; geometric means over launches."""
+
+    point: Point
+    curve: str
+    images_per_s: Estimate
+    step_seconds: Estimate
+    runs: int
+    flags: tuple[str, ...]
+    input_share: float  # of the windows' time
+    busy_share: float | None
+    rank_memory_bytes: Estimate | None
+    device_memory_bytes: Estimate | None
+    flops_per_s_and_rank: Estimate | None
+    flop_utilisation: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiency:
+    """A point on a curve against a one-rank baseline."""
+
+    point: Point
+    curve: str
+    kind: str  # common: a plain process; own: the cell's one rank
+    baseline: Point
+    baseline_images_per_s: Estimate
+    efficiency: Estimate
+    speedup: Estimate
+    step_overhead_seconds: float | None  # of weak scaling
+    paired: bool
+    flags: tuple[str, ...]
+
+
+def throughput(table: Table) -> Iterator[Throughput]:
     """Yield every point of every curve, rising along each series: geometric means over blocks."""
     falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
@@ -30,17 +65,17 @@ def throughput(table: Table) -> Iterator[PointRow]:
             seconds = [m.step_seconds for m in means]
             rate = stats.geometric_mean([point.global_batch / s for s in seconds])
             busy = float(np.mean([m.busy_share for m in means]))
-            values = {
-                "curve": curve,
-                "images_per_s": rate,
-                "step_seconds": stats.geometric_mean(seconds),
-                "runs": sum(m.runs for m in means),
-                "flags": (falls,) if rate.value < smaller.get(series(point, curve), 0.0) else (),
-                "input_share": float(np.mean([m.input_share for m in means])),
-                "busy_share": None if math.isnan(busy) else busy,
+            yield Throughput(
+                point=point,
+                curve=curve,
+                images_per_s=rate,
+                step_seconds=stats.geometric_mean(seconds),
+                runs=sum(m.runs for m in means),
+                flags=(falls,) if rate.value < smaller.get(series(point, curve), 0.0) else (),
+                input_share=float(np.mean([m.input_share for m in means])),
+                busy_share=None if math.isnan(busy) else busy,
                 **resources_of_point([m.resources for m in means], rate, point.world_size),
-            }
-            yield PointRow(point, values)
+            )
             smaller[series(point, curve)] = rate.value
 
 
@@ -76,7 +111,7 @@ def size(curve: str, point: Point) -> int:
     return point.batch_per_rank if curve == "batch" else point.world_size
 
 
-def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
+def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]:
     """Compare every distributed point with the common and its own one-rank baseline."""
     for curve, point, plain in distributed(table):
         one_rank = point._replace(world_size=1, batch_per_rank=fixed(point, curve))
@@ -102,7 +137,7 @@ def _against(
     kind: str,
     baseline: Point,
     missing: list[NotCompared],
-) -> Iterator[PointRow]:
+) -> Iterator[Efficiency]:
     pair = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
         reason = "the baseline was not run, or no run of it is usable"
@@ -136,7 +171,7 @@ def _scaled(
     before: Sequence[float],
     after: Sequence[float],
     unpaired: str = "",
-) -> PointRow:
+) -> Efficiency:
     """Compare step seconds of the baseline and the point, of the same blocks unless they are
     `unpaired`, and why.
 
@@ -151,18 +186,18 @@ def _scaled(
     flags += [f"Welch's interval: {unpaired}"] if unpaired else []
     overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
     rates = stats.geometric_mean([baseline.global_batch / s for s in before])
-    values = {
-        "curve": curve,
-        "kind": kind,
-        "baseline": baseline,
-        "baseline_images_per_s": rates,
-        "efficiency": gained,
-        "speedup": gained.times(p),
-        "step_overhead_seconds": overhead if weak else None,
-        "paired": not unpaired,
-        "flags": tuple(flags),
-    }
-    return PointRow(point, values)
+    return Efficiency(
+        point=point,
+        curve=curve,
+        kind=kind,
+        baseline=baseline,
+        baseline_images_per_s=rates,
+        efficiency=gained,
+        speedup=gained.times(p),
+        step_overhead_seconds=overhead if weak else None,
+        paired=not unpaired,
+        flags=tuple(flags),
+    )
 
 
 def _paired(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:

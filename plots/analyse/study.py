@@ -19,13 +19,28 @@ from bench.study.collectives import Measured
 from bench.study.comparability import EMULATE, usual
 from bench.study.definition import Point, Study
 from bench.study.frames import Loaded
-from bench.study.points import NotCompared, PointRow, Table, alone, by_point, tabulate
+from bench.study.points import NotCompared, Table, alone, by_point, tabulate
+from bench.study.stats import Estimate
 from bench.study.verdict import Comparison, compare
-from plots.analyse import coverage, gains, scaling
-from plots.analyse.bound import bounds
+from plots.analyse import coverage, scaling
+from plots.analyse.bound import Bound, bounds
 from plots.analyse.conditions import Trend, trends
 from plots.analyse.exchange import Exchange, examine
-from plots.analyse.trainings import summarise, summarise_ranks
+from plots.analyse.gains import Gain, gains
+from plots.analyse.scaling import Efficiency, Throughput
+from plots.analyse.trainings import RankPaces, Trained, summarise, summarise_ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTimes:
+    """The job's step time at a point: medians over runs of each run's percentiles."""
+
+    point: Point
+    runs: int
+    steps_per_run: int
+    median_seconds: Estimate
+    p95_seconds: Estimate | None
+    p99_seconds: Estimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +51,21 @@ class Analysis:
     table: Table
     reference: str  # cells or backends, as the study names them
     candidate: str
-    throughput: list[PointRow]
-    efficiency: list[PointRow]
+    throughput: list[Throughput]
+    efficiency: list[Efficiency]
     comparisons: list[Comparison]
-    gains: list[PointRow]
+    gains: list[Gain]
     not_compared: list[NotCompared]
-    step_times: list[PointRow]
+    step_times: list[StepTimes]
     trends: list[Trend]
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
     exchange: Exchange | None
-    bounds: list[PointRow]
-    trained: list[PointRow]
-    served: list[PointRow]
+    bounds: list[Bound]
+    trained: list[Trained]
+    served: list[RankPaces]
 
     @property
     def blocks(self) -> int:
@@ -119,7 +134,7 @@ def analyse(
     planned, missing = coverage.planned(study), list[NotCompared]()
     facts = runs["facts"].tolist()
     compared = compare(table, study, missing)
-    gained = sorted(gains.gains(table, study, missing), key=_single_first)
+    gained = sorted(gains(table, study, missing), key=_single_first)
     return Analysis(
         loaded=loaded,
         table=table,
@@ -150,11 +165,11 @@ def _may_vary(study: Study) -> tuple[str, ...]:
     return (*comparability.OF_THE_POINT, "seed", *varied)
 
 
-def _single_first(row: PointRow) -> tuple[object, ...]:
+def _single_first(row: Gain | Trained) -> tuple[object, ...]:
     return row.point.cell != "single", row.point
 
 
-def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
+def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
     """Summarise the job's step time at each point: medians over runs of each run's percentiles.
 
     p95 and p99 are None where a run has too few steps.
@@ -165,14 +180,14 @@ def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
 
     for point, group in sorted(by_point(runs), key=lambda entry: order(entry[0])):
         p95, p99 = (group[f"step_seconds_{q}"].astype(float) for q in ("p95", "p99"))
-        values = {
-            "runs": len(group),
-            "median_seconds": stats.median_estimate(group["step_seconds_median"].tolist()),
-            "p95_seconds": None if p95.hasnans else stats.median_estimate(p95.tolist()),
-            "p99_seconds": None if p99.hasnans else stats.median_estimate(p99.tolist()),
-            "steps_per_run": int(group["steps"].max()),
-        }
-        yield PointRow(point, values)
+        yield StepTimes(
+            point=point,
+            runs=len(group),
+            median_seconds=stats.median_estimate(group["step_seconds_median"].tolist()),
+            p95_seconds=None if p95.hasnans else stats.median_estimate(p95.tolist()),
+            p99_seconds=None if p99.hasnans else stats.median_estimate(p99.tolist()),
+            steps_per_run=int(group["steps"].max()),
+        )
 
 
 def machine(host: dict[str, Any]) -> str:

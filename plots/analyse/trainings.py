@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from bench.study import stats
-from bench.study.points import PointRow, by_point
+from bench.study.definition import Point
+from bench.study.points import by_point
 from bench.study.rows import Training
+from bench.study.stats import Estimate
 
 _FEWEST_OLYMPIC = 3  # of fewer, nothing is left between the fastest and the slowest
 
@@ -22,7 +25,39 @@ def olympic_mean(values: Sequence[float]) -> float | None:
     return float(np.mean(sorted(values)[1:-1])) if len(values) >= _FEWEST_OLYMPIC else None
 
 
-def summarise(runs: pd.DataFrame) -> Iterator[PointRow]:
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """The trainings of a point; seconds and epochs are of those that reached the target."""
+
+    point: Point
+    target: float | None
+    trainings: tuple[Training, ...]
+    reached: int | None
+    seconds: Estimate | None  # the median
+    epochs: Estimate | None
+    fastest: float | None
+    slowest: float | None
+    mean: float | None
+    olympic: float | None
+    accuracy: Estimate  # of all at their last epoch
+    lowest: float
+    highest: float
+    means: list[float]  # accuracy after each epoch, without a target
+    usual: Training
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPaces:
+    """What ranks that need not wait did by themselves."""
+
+    point: Point
+    slowest: Estimate  # images/s of each run's slowest rank, by its own steps
+    mean: Estimate  # of its ranks
+    least: Estimate | None  # share of held-out samples that each training's worst rank had right
+    right: Estimate | None  # and its ranks
+
+
+def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
     """Summarise the trainings of each point; runs that were not asked for any are left out.
 
     Seconds and epochs are of those that reached the target, accuracies of all at their last epoch.
@@ -39,23 +74,23 @@ def summarise(runs: pd.DataFrame) -> Iterator[PointRow]:
         target = None if text == "None" else float(text)
         # one that failed counts as the slowest, as in MLPerf; of several there is none
         failed = [math.inf] * (len(trainings) - len(done))
-        values = {
-            "target": target,
-            "trainings": trainings,
-            "reached": None if target is None else len(done),
-            "seconds": stats.median_estimate(seconds) if done else None,
-            "epochs": stats.median_estimate([len(t.seconds) for t in done]) if done else None,
-            "fastest": min(seconds, default=None),
-            "slowest": max(seconds, default=None),
-            "mean": float(np.mean(seconds)) if done else None,
-            "olympic": olympic_mean([*seconds, *failed]) if len(failed) <= 1 else None,
-            "accuracy": stats.arithmetic_mean(last),
-            "lowest": min(last),
-            "highest": max(last),
-            "means": _means(trainings) if target is None else [],
-            "usual": _usual(done or trainings),
-        }
-        yield PointRow(point, values)
+        yield Trained(
+            point=point,
+            target=target,
+            trainings=trainings,
+            reached=None if target is None else len(done),
+            seconds=stats.median_estimate(seconds) if done else None,
+            epochs=stats.median_estimate([len(t.seconds) for t in done]) if done else None,
+            fastest=min(seconds, default=None),
+            slowest=max(seconds, default=None),
+            mean=float(np.mean(seconds)) if done else None,
+            olympic=olympic_mean([*seconds, *failed]) if len(failed) <= 1 else None,
+            accuracy=stats.arithmetic_mean(last),
+            lowest=min(last),
+            highest=max(last),
+            means=_means(trainings) if target is None else [],
+            usual=_usual(done or trainings),
+        )
 
 
 def _means(trainings: Sequence[Training]) -> list[float]:
@@ -71,29 +106,24 @@ def _usual(trainings: Sequence[Training]) -> Training:
     return sorted(trainings, key=lambda t: t.seconds[-1])[(len(trainings) - 1) // 2]
 
 
-def summarise_ranks(runs: pd.DataFrame) -> Iterator[PointRow]:
-    """Yield a row for each point of a backend whose ranks need not wait.
-
-    `slowest` is of each run's slowest rank, in images/s by its own steps, `mean` of its ranks;
-    `least` and `right` are the shares of held-out samples that each training's worst rank and its
-    ranks had right.
-    """
+def summarise_ranks(runs: pd.DataFrame) -> Iterator[RankPaces]:
+    """Yield a row for each point of a backend whose ranks need not wait."""
     for point, rows in by_point(runs):
         records = [one for one in rows["served"] if one]
         if not records:
             continue
         right = [shares for one in records for shares in one["right"]]
         rates = [one["images_per_s"] for one in records]
-        values = {
-            "slowest": stats.arithmetic_mean([min(each) for each in rates]),
-            "mean": stats.arithmetic_mean([float(np.mean(each)) for each in rates]),
-            "least": stats.arithmetic_mean([float(min(s)) for s in right]) if right else None,
-            "right": stats.arithmetic_mean([float(np.mean(s)) for s in right]) if right else None,
-        }
-        yield PointRow(point, values)
+        yield RankPaces(
+            point=point,
+            slowest=stats.arithmetic_mean([min(each) for each in rates]),
+            mean=stats.arithmetic_mean([float(np.mean(each)) for each in rates]),
+            least=stats.arithmetic_mean([float(min(s)) for s in right]) if right else None,
+            right=stats.arithmetic_mean([float(np.mean(s)) for s in right]) if right else None,
+        )
 
 
-def by_epoch(trained: Sequence[PointRow]) -> pd.DataFrame:
+def by_epoch(trained: Sequence[Trained]) -> pd.DataFrame:
     """Make a table with a row for each epoch of every training, unrounded."""
     rows = [
         {
