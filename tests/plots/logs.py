@@ -51,7 +51,8 @@ def config(
     cell: str, world_size: int = 1, batch: int = 16, block: int | None = 0, **fields: Any
 ) -> RunConfig:
     """Configure a run of `cell` at `batch` images per rank, with 4 windows of 5 steps after 10."""
-    backend, transport, arm = parts(cell)
+    cell, _, arm = cell.partition("@")  # 'ddp/mpi@again' is of the arm again
+    backend, transport = parts(cell)
     return RunConfig(
         backend=backend,
         transport=transport or "none",

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.study.frames import load
 from plots.__main__ import main
 from plots.analyse import across
-from bench.study.frames import load
 from plots.analyse.study import analyse
 from tests.plots import logs
 from tests.plots.test_gaps import PLAN
@@ -125,27 +125,27 @@ def bucketed(folder: Path, seconds: dict[float, float]) -> Path:
     """Write a study of two bucket sizes (no field of the work), and runs of those with seconds."""
     more = (
         'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
-        'settings = "matched"\n[weak]\nbatch_per_rank = 16\n'
-        "[variants.small]\nbucket_mib = 1.0\n[variants.large]\nbucket_mib = 25.0\n"
+        '[weak]\nbatch_per_rank = 16\n[run]\nsettings = "matched"\n'
+        "[arms.small]\nbucket_mib = 1.0\n[arms.large]\nbucket_mib = 25.0\n"
     )
     logs.study_toml(folder, blocks=6, more=more)
     noise = np.random.default_rng(len(folder.name))
     for block, cell, (mib, true) in itertools.product(range(6), CELLS, seconds.items()):
         name = "small" if mib == 1.0 else "large"
-        run = logs.config(cell, 2, 16, block, settings="matched", variant=name, bucket_mib=mib)
+        run = logs.config(f"{cell}@{name}", 2, 16, block, settings="matched", bucket_mib=mib)
         path = folder / "runs" / f"{block}-{cell.replace('/', '-')}-{name}.jsonl"
         logs.write(path, run, true * np.exp(noise.normal(0, 0.005)))
     return folder
 
 
-def test_every_point_of_variants_of_any_field_is_compared(
+def test_every_point_of_arms_of_any_field_is_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two points under one name would be one, and the gate would not see the other."""
     before = bucketed(tmp_path / "before", {1.0: 0.1, 25.0: 0.2})
     slower = bucketed(tmp_path / "slower", {1.0: 0.2, 25.0: 0.2})
     lacking = bucketed(tmp_path / "lacking", {25.0: 0.2})
-    small = "ddp/mpi, 2 ranks, 16 images per rank, bucket_mib=1.0"
+    small = "ddp/mpi, 2 ranks, 16 images per rank, small"
     code, said, error = check(capsys, str(before), str(slower), below="0.9")
     assert (code, states(said)) == (1, {"slower": 2, "holds": 2})
     assert f"slower: {small}" in error

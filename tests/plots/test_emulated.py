@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from bench.record.proof import EMULATED
-from plots.__main__ import main
 from bench.study.frames import load
+from plots.__main__ import main
 from plots.analyse.study import analyse
 from plots.report import figures
 from tests.plots import logs

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plots.analyse.breakdown import parts_of
 
 from bench.record import read_run
-from plots.analyse.breakdown import parts_of
 from plots.report import figures
 from plots.report.write import analysed
 from tests.plots import logs

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from bench.study.files import read_study
+from bench.study.frames import load
 from bench.study.plan import config_of, points
 from plots.__main__ import main
 from plots.analyse.coverage import planned
-from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from plots.report.checks import checks
 from slurm.fit import fit
@@ -44,28 +44,28 @@ def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name:
     """Two that were one would be there twice in each block, and none of their runs would count."""
     path = find_study(name)
     study = fit(read_study(path), read_site("perlmutter"), (), path)
-    counted = [p for p in points(study) if config_of(study, p).is_throughput]
-    assert len(planned(study)) == sum(len(p.curves) for p in counted) > 0
+    each = points(study).items()
+    counted = [curves for p, curves in each if config_of(study, p, curves).is_throughput]
+    assert len(planned(study)) == sum(map(len, counted)) > 0
 
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
     a = analyse(load(partial(tmp_path)))
     assert [
-        (g.curve, g.point.cell, g.point.world_size, g.point.samples_per_rank, g.missing)
+        (g.curve, g.point.cell, g.point.world_size, g.point.batch_per_rank, g.missing)
         for g in a.gaps
     ] == [("weak", "horovod/mpi", 2, 16, (5,)), ("strong", "horovod/mpi", 2, 16, (5,))]
 
 
-def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
-    """The points of the report are those of the other variant, in the fields of both."""
+def test_an_arm_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, compression="none")
-    variants = '[variants.plain]\n[variants.fp16]\ncompression = "fp16"\nprecision = "float32"\n'
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', "") + variants)
+    arms = '[arms.plain]\n[arms.fp16]\ncompression = "fp16"\nprecision = "float32"\n'
+    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', "") + arms)
     a = analyse(load(tmp_path))
     assert [
-        (g.curve, g.point.cell, g.point.world_size, g.point.words, g.missing) for g in a.gaps
+        (g.curve, g.point.cell, g.point.world_size, g.point.arm, g.missing) for g in a.gaps
     ] == [
-        (curve, "ddp/mpi", world_size, ("precision=float32", "compression=fp16"), (0, 1))
+        (curve, "ddp/mpi", world_size, "fp16", (0, 1))
         for curve, world_size in (("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2))
     ]
 

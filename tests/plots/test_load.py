@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plots.analyse.variants import words
 
 import plots
 from bench.config import RunConfig
 from bench.record import append_event
-from plots.analyse import comparability
 from bench.study.frames import Loaded, load
+from plots.analyse import comparability
 from plots.analyse.study import analyse, machine
 from plots.report import answer
 from plots.report.markdown import page
@@ -172,19 +171,19 @@ def test_a_log_that_gives_no_number_is_listed_with_the_reason(tmp_path: Path) ->
     ]
 
 
-def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
-    """No field that all runs share names a variant, and none of the exchange for single."""
+def test_what_differs_between_runs_that_no_study_planned_names_their_arms(tmp_path: Path) -> None:
+    """No field that all runs share names an arm, and none of the exchange for single."""
     for model in ("resnet18", "resnet50"):
         logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
     for compression in ("none", "fp16"):
         run = logs.config("ddp/mpi", 2, model="resnet50", compression=compression)
         logs.write(tmp_path / f"d-{compression}.jsonl", run, 0.1)
     runs = load(tmp_path).runs
-    assert dict(zip(runs["log"], map(words, runs["variant"]), strict=True)) == {
-        "s-resnet18.jsonl": ("model=resnet18",),
-        "s-resnet50.jsonl": ("model=resnet50",),
-        "d-none.jsonl": ("model=resnet50", "compression=none"),
-        "d-fp16.jsonl": ("model=resnet50", "compression=fp16"),
+    assert dict(zip(runs["log"], runs["arm"], strict=True)) == {
+        "s-resnet18.jsonl": "model=resnet18",
+        "s-resnet50.jsonl": "model=resnet50",
+        "d-none.jsonl": "model=resnet50, compression=none",
+        "d-fp16.jsonl": "model=resnet50, compression=fp16",
     }
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plots.__main__ import main
 from bench.study.frames import load
+from plots.__main__ import main
 from plots.analyse.study import Analysis, analyse
 from tests.plots import logs
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plots.analyse.resources import of_run
 
 from bench.record import read_run
 from plots.__main__ import main
-from plots.analyse.resources import of_run
 from tests.plots import logs
 
 pytestmark = pytest.mark.usefixtures("undrawn")

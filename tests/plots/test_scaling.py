@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from bench.study import looks, stats
-from plots.analyse import comparison, scaling, sessions
-from bench.study.points import Point, PointRow
-from bench.study.frames import load
+from bench.study.definition import Point
+from bench.study.frames import load, session_names
+from bench.study.verdict import Comparison
+from plots.analyse import scaling
+from plots.analyse.scaling import Efficiency
 from plots.analyse.study import Analysis, analyse
 from plots.report import verdicts
 from tests.plots import logs
@@ -30,13 +32,13 @@ def near(e: stats.Estimate, truth: float) -> bool:
     return e.value == pytest.approx(truth, rel=0.01)
 
 
-def compared(a: Analysis, world_size: int = 2) -> comparison.Comparison:
+def compared(a: Analysis, world_size: int = 2) -> Comparison:
     size = (world_size, 16)
-    (found,) = [c for c in a.comparisons if (c.world_size, c.samples_per_rank) == size]
+    (found,) = [c for c in a.comparisons if (c.world_size, c.batch_per_rank) == size]
     return found
 
 
-def scaled(a: Analysis, cell: str, kind: str = "common", curve: str = "weak") -> PointRow:
+def scaled(a: Analysis, cell: str, kind: str = "common", curve: str = "weak") -> Efficiency:
     wanted = (curve, cell, kind, 2)
     rows = [((s.curve, s.point.cell, s.kind, s.point.world_size), s) for s in a.efficiency]
     (found,) = [s for names, s in rows if names == wanted]
@@ -175,7 +177,7 @@ def test_the_primary_comparison_is_decided_at_the_full_error(tmp_path: Path) -> 
     logs.study_toml(logs.study(tmp_path, blocks=6), more=named)
     a = analysed(tmp_path)
     assert a.primary is not None
-    assert (a.primary.world_size, a.primary.samples_per_rank) == (1, 16)
+    assert (a.primary.world_size, a.primary.batch_per_rank) == (1, 16)
     levels = {c.primary: c.level for c in a.comparisons}
     own = looks.schedule(6, 20)
     assert levels == {True: looks.nominal_level(own), False: looks.nominal_level(own, 0.025)}
@@ -232,7 +234,7 @@ def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> 
         ("job 81", "", 0, ""),
     ]
     allocations, hosts, after_s, names = zip(*runs, strict=True)
-    assert sessions.named(allocations, hosts, [night + s for s in after_s]) == list(names)
+    assert session_names(allocations, hosts, [night + s for s in after_s]) == list(names)
 
 
 @pytest.mark.parametrize(
@@ -254,12 +256,9 @@ def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> 
 )
 def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
     p = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
-    c = comparison.Comparison(
-        reference="ddp/mpi",
-        candidate="horovod/mpi",
-        world_size=2,
-        samples_per_rank=16,
-        variant=(),
+    c = Comparison(
+        reference_point=Point("ddp/mpi", "", 2, 16),
+        candidate_point=Point("horovod/mpi", "", 2, 16),
         curves=("weak",),
         paired=p,
         median_ratio=1.5,

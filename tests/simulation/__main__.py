@@ -16,8 +16,8 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
-from bench.study.stats import MIN_BLOCKS
 from bench.study.frames import load
+from bench.study.stats import MIN_BLOCKS
 from plots.analyse.study import analyse
 from plots.report.columns import csv_text
 from tests.simulation.noise import measured

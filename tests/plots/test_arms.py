@@ -1,4 +1,4 @@
-"""Two variants of a study that differ in one field, for every field of a run: told apart, or
+"""Two arms of a study that differ in one field, for every field of a run: told apart, or
 refused before anything runs; never averaged as repeats of one point, and never thrown away.
 """
 
@@ -15,9 +15,9 @@ from bench.config import Role, RunConfig, fields_with
 from bench.record import CHECKS
 from bench.record.events import PARTS
 from bench.study.definition import Study
+from bench.study.frames import load
 from bench.study.plan import plan
 from bench.study.points import by_point
-from bench.study.frames import load
 from plots.analyse.study import analyse
 from tests.plots import logs
 
@@ -35,7 +35,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "target": TRAINED,
     "trainings": TRAINED,
     "mode": {"cells": ("single", "ps/mpi")},
-    "cycle_ms": {"cells": ("horovod/mpi",), "settings": "tuned"},
+    "cycle_ms": {"cells": ("horovod/mpi",), "run": {"settings": "tuned"}},
 }
 VALUES: dict[str, tuple[Any, Any]] = {
     "model": ("resnet18", "resnet50"),
@@ -48,8 +48,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
 }
 BUCKETS: list[dict[str, Any]] = [
     {"cells": ("single", "handwritten/mpi", "ps/mpi")},
-    {"cells": ("ddp/mpi",), "settings": "tuned"},
-    {"cells": ("single", *PAIR), "settings": "matched"},
+    {"cells": ("ddp/mpi",), "run": {"settings": "tuned"}},
+    {"cells": ("single", *PAIR), "run": {"settings": "matched"}},
 ]
 
 
@@ -70,7 +70,7 @@ def values(name: str) -> tuple[Any, Any]:
 
 
 def study_of(name: str, needs: dict[str, Any]) -> Study:
-    """Make a study whose two variants differ in that field alone."""
+    """Make a study whose two arms differ in that field alone."""
     first, second = values(name)
     run = {"image_size": 16} | needs.get("run", {})
     run.pop(name, None)
@@ -85,7 +85,7 @@ def study_of(name: str, needs: dict[str, Any]) -> Study:
             "weak": {"batch_per_rank": 16},
             **needs,
             "run": run,
-            "variants": {"a": {name: first}, "b": {name: second}},
+            "arms": {"a": {name: first}, "b": {name: second}},
         }
     )
 
@@ -120,7 +120,7 @@ CASES += [("bucket_mib", needs) for needs in BUCKETS]
 
 
 @pytest.mark.parametrize(("name", "needs"), CASES)
-def test_variants_of_every_field_are_told_apart_or_refused(
+def test_arms_of_every_field_are_told_apart_or_refused(
     name: str, needs: dict[str, Any], tmp_path: Path
 ) -> None:
     planned_or_kept = {*fields_with(Role.PLANNED), *fields_with(Role.BOOKKEEPING)}
@@ -132,7 +132,7 @@ def test_variants_of_every_field_are_told_apart_or_refused(
     (runs,) = plan(study, 1, tmp_path / "runs")
     (tmp_path / "runs").mkdir()
     for run in runs:
-        assert run.config.variant in ("a", "b")
+        assert run.config.arm in ("a", "b")
         write(run.log, run.config)
     keep(tmp_path, study)
     loaded = load(tmp_path)
@@ -145,7 +145,7 @@ def test_variants_of_every_field_are_told_apart_or_refused(
         return
     analysis = analyse(loaded)
     assert analysis.gaps == []
-    assert analysis.varying == [], "what tells variants apart is no doubt"
+    assert analysis.varying == [], "what tells arms apart is no doubt"
     distributed = [p for p in analysis.table.blocks if p.cell != "single"]
     if "single" in study.cells:
         assert {s.point for s in analysis.efficiency if s.kind == "common"} == {*distributed}
@@ -153,19 +153,23 @@ def test_variants_of_every_field_are_told_apart_or_refused(
         assert len(analysis.comparisons) == 2
 
 
-def test_a_log_that_is_not_of_the_variant_it_names_gives_no_number(tmp_path: Path) -> None:
+def test_a_log_that_is_not_of_the_arm_it_names_gives_no_number(tmp_path: Path) -> None:
     """The table was changed after the run, or the log is of another study of that name."""
     keep(tmp_path, study_of("bucket_mib", BUCKETS[0]))
     named: dict[str, dict[str, Any]] = {
-        "right": {"variant": "a", "bucket_mib": 0.125},
-        "changed": {"variant": "a", "bucket_mib": 2.0},
-        "foreign": {"variant": "huge", "bucket_mib": 100.0},
+        "right": {"arm": "a", "bucket_mib": 0.125},
+        "changed": {"arm": "a", "bucket_mib": 2.0},
+        "foreign": {"arm": "huge", "bucket_mib": 100.0},
     }
     for log, fields in named.items():
-        logs.write(tmp_path / f"{log}.jsonl", logs.config("handwritten/mpi", 2, **fields), 0.1)
+        logs.write(
+            tmp_path / f"{log}.jsonl",
+            logs.config(f"handwritten/mpi@{fields.pop('arm')}", 2, **fields),
+            0.1,
+        )
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["right.jsonl"]
     assert {x.log: x.reason for x in loaded.unusable} == {
-        "changed.jsonl": "its bucket_mib=2.0, and [variants.a] of the study says 0.125",
-        "foreign.jsonl": "its variant='huge' is none of the study's",
+        "changed.jsonl": "its bucket_mib=2.0, and [arms.a] of the study says 0.125",
+        "foreign.jsonl": "its arm='huge' is none of the study's",
     }

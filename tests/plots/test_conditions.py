@@ -8,7 +8,7 @@ import pytest
 
 from bench.study.files import read_study
 from bench.study.stats import MIN_BLOCKS
-from plots.analyse import steady_state
+from plots.analyse import conditions
 from tests.bench.study.test_stats import noise
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ def test_what_all_runs_share_is_found_though_none_shows_it_alone() -> None:
     runs = pd.DataFrame({"cell": ["b"] * 18 + ["a"] * 18, "judged": True})
     runs["last_over_first"] = ratios
     few = pd.DataFrame({"cell": ["c"] * 2, "judged": False, "last_over_first": 0.5})
-    a, b, c = steady_state.trends(pd.concat([runs, few]))
+    a, b, c = conditions.trends(pd.concat([runs, few]))
     assert (a.changes, b.changes, c.changes) == (False, True, False)
     assert b.over_first is not None
     assert b.over_first.ratio == pytest.approx(np.exp(wobble[0].mean() - 0.03))
@@ -37,6 +37,6 @@ def test_a_shipped_study_that_may_settle_something_can_be_judged(path: Path) -> 
         # compute that sleeps needs little warm-up, and each of its steps takes a second
         # what is left of a warm-up falls on both sides alike where they take turns
         assert study.run["warmup_steps"] >= (4 if "emulate" in study.run else 15)
-        assert study.run["windows"] >= steady_state.ENOUGH_WINDOWS
+        assert study.run["windows"] >= conditions.ENOUGH_WINDOWS
         timed = study.run["windows"] * study.run["steps_per_window"]
-        assert timed >= steady_state.ENOUGH_STEPS
+        assert timed >= conditions.ENOUGH_STEPS
