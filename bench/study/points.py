@@ -84,7 +84,8 @@ class Table:
     def baseline(self, point: Point, batch: int) -> Point | None:
         """Find the plain process with `batch` images and a point's work, the exchange apart."""
         work = alone(self.work(point))
-        for other in self.blocks:
+        # an arm whose method alone is another has a plain process of its own
+        for other in sorted(self.blocks, key=lambda other: other.arm != point.arm):
             same = other.cell == "single" and other.batch_per_rank == batch
             if same and alone(self.work(other)) == work:
                 return other

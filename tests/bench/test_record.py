@@ -285,6 +285,12 @@ def test_real_logs_of_older_schemas_are_ok(text: bytes) -> None:
     assert (run.state, run.problem) == ("ok", None)
 
 
+def test_an_arm_and_a_variant_of_older_schemas_are_one_arm() -> None:
+    run = parse_run(Path("x"), OLD[-1])
+    assert run.config is not None
+    assert run.config.arm == "slow-fast"
+
+
 def in_event(text: bytes, name: str, **fields: Any) -> bytes:
     """Give the first event of that name other fields, and digests that fit."""
     lines = text.splitlines()

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bench.study import rows
 from bench.study.files import read_study
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse import conditions
@@ -37,6 +38,6 @@ def test_a_shipped_study_that_may_settle_something_can_be_judged(path: Path) -> 
         # compute that sleeps needs little warm-up, and each of its steps takes a second
         # what is left of a warm-up falls on both sides alike where they take turns
         assert study.run["warmup_steps"] >= (4 if "emulate" in study.run else 15)
-        assert study.run["windows"] >= conditions.ENOUGH_WINDOWS
+        assert study.run["windows"] >= rows.ENOUGH_WINDOWS
         timed = study.run["windows"] * study.run["steps_per_window"]
-        assert timed >= conditions.ENOUGH_STEPS
+        assert timed >= rows.ENOUGH_STEPS
