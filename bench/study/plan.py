@@ -103,8 +103,8 @@ def check_primary(study: Study) -> None:
         names = ", ".join(p.name for p in matching) or "none that this study plans"
         cure = "choose its curve and world_size from those of the study"
         cure = "add transport, arm or batch_per_rank" if matching else cure
-        asked = study.primary.model_dump(exclude_none=True)
-        raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
+        primary = study.primary.model_dump(exclude_none=True)
+        raise UsageError(f"primary={primary} must be one comparison, and is {names}; {cure}")
 
 
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:

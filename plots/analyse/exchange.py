@@ -22,7 +22,7 @@ _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Breakdown:
+class StepParts:
     """Mean seconds of the parts of observed steps, and of steps that were not observed."""
 
     point: Point
@@ -60,7 +60,7 @@ class Overlap:
 class Exchange:
     """All of it; any may be empty. A row's estimates are in seconds of a step."""
 
-    breakdowns: list[Breakdown]  # the parts of observed steps, and steps that were not observed
+    breakdowns: list[StepParts]  # the parts of observed steps, and steps that were not observed
     costs: list[Cost]  # three numbers for one exchange; None where the runs are not there
     overlaps: list[Overlap]  # with the exchange beside the backward pass, and after it
 
@@ -75,7 +75,7 @@ def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchan
     return exchange if any(vars(exchange).values()) else None
 
 
-def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Breakdown]:
+def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
     """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
     for point in sorted(observed.blocks):
         means = observed.blocks[point].values()
@@ -94,7 +94,7 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
         }
         whole = stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means])
         alone = stats.geometric_mean(undisturbed) if undisturbed else None
-        yield Breakdown(point=point, step_seconds=whole, undisturbed_seconds=alone, **seconds)
+        yield StepParts(point=point, step_seconds=whole, undisturbed_seconds=alone, **seconds)
 
 
 def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
