@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from plots.analyse.study import analyse, machine
 from plots.imports.efficiency import CurveRow, is_curve, scaled
 from plots.imports.observation import RATE
 from plots.report import figures
-from plots.report.columns import Column, markdown_table
 from plots.report.figures import published as figure
-from plots.report.format import clean, escape, interval, number, percent, rate
+from plots.report.format import clean, escape, number, percent, rate
+from plots.report.tables import Column, markdown_table
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
 _WORDS = dict.fromkeys(("source", "backend", "quantity", "reducer"), "str")  # '2017' is a name
@@ -64,18 +64,14 @@ def _alone(x: float) -> Estimate | None:
     return None if pd.isna(x) else Estimate(value=float(x), low=None, high=None, n=0)
 
 
-def _value(form: Callable[[float], str]) -> Callable[[Estimate], str]:
-    return lambda e: interval(e, form) if e.n else form(e.value)
-
-
 _COLUMNS = (
     Column("curve", "curve"),
     Column("backend", "backend"),
     Column("world_size", "ranks"),
     Column("batch", "batch", lambda batch: "-" if pd.isna(batch) else f"{batch:.0f}"),
-    Column("images_per_s", "images/s", _value(rate)),
-    Column("own_efficiency", "efficiency, own", _value(percent)),
-    Column("common_efficiency", "efficiency, common", _value(percent)),
+    Column("images_per_s", "images/s", rate),
+    Column("own_efficiency", "efficiency, own", percent),
+    Column("common_efficiency", "efficiency, common", percent),
     Column("how", "how"),
 )
 

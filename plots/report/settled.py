@@ -13,7 +13,7 @@ from bench.shell import reported
 from plots.analyse.comparison import compare
 from plots.analyse.points import ranks, tabulate
 from plots.analyse.runs import load, require
-from plots.report.verdicts import line, prospect
+from plots.report.verdicts import arm_label, prospect, sentence
 from plots.require import require_folder
 
 
@@ -25,8 +25,8 @@ def settled(folder: Path) -> tuple[bool, str]:
     c = next((c for c in rows if c.primary), None)
     if c is None:
         return False, "Not settled: no launch holds both sides of the primary comparison"
-    where = ", ".join([ranks(c.world_size), *filter(None, [c.transport]), *c.words])
-    words = [f"{line(c)} ({where}, n = {c.paired.n})", prospect(c)]
+    where = ", ".join(filter(None, [ranks(c.world_size), c.transport, arm_label(c)]))
+    words = [f"{sentence(c)} ({where}, n = {c.paired.n})", prospect(c)]
     return c.settled, ". ".join(filter(None, words))
 
 

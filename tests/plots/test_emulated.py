@@ -46,8 +46,8 @@ def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path)
     assert variants == {("emulate=None",), ("emulate=k80.json",)}
     assert len(a.comparisons) == 6, "three pairs of each kind, and none across"
     assert not a.gains, "compute that slept gains nothing over compute"
-    drawn = {name: figure.texts[0].get_text() for name, figure in figures.draw(a).items()}
-    assert len(drawn) == 12
+    drawn = {name: figure.get_suptitle() for name, figure in figures.draw(a).items()}
+    assert len(drawn) == 4
     assert {"ratio-real", "ratio-emulated"} < set(drawn)
     for name, title in drawn.items():
         emulated_runs = "k80" in name or name == "ratio-emulated"

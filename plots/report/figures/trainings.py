@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from plots.analyse.points import PointRow, ranks
-from plots.analyse.study import Analysis, workload
+from plots.analyse.study import Analysis
 from plots.analyse.trainings import Training
-from plots.report.axes import in_order, look
-from plots.report.figures.style import GUIDE, add_titles, legend, name_axes, panels
-from plots.report.format import rule, seconds
+from plots.report.axes import in_order, look, preset
+from plots.report.figures.style import GUIDE, caption, legend, panels
+from plots.report.format import rule
+from plots.report.verdicts import arm_label
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
@@ -25,8 +26,10 @@ def accuracy(a: Analysis, rows: Sequence[PointRow]) -> Figure:
     where there is a target, draw the share of trainings that have reached it.
     """
     targets = sorted({row.target for row in rows if row.target is not None})
-    wide_in, columns = 8.4 + 2.4 * bool(targets), 2 + bool(targets)
-    figure, axes = panels(wide_in, 3.9, columns, share_y=False)
+    n = 2 + bool(targets)
+    shape = (n, 1, 1.6) if preset().narrow else (1, n, 2.6)
+    figure, grid = panels(*shape, names=len(rows), share_y=False)
+    axes = [ax for line in grid for ax in line]
     cells = in_order(row.point.cell for row in rows)
     rows = sorted(rows, key=lambda row: cells.index(row.point.cell))
     for row in rows:
@@ -39,26 +42,27 @@ def accuracy(a: Analysis, rows: Sequence[PointRow]) -> Figure:
             ax.axhline(100 * target, ls="--", **GUIDE)
         ax.set_ylim(bottom=_FAR if cut else max(0, least - 2))
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    y_names = "held-out samples right (%)", "", "trainings at the target (%)"
+    y_names = "held-out right (%)", "", "at the target (%)"
     for ax, y_name in zip(axes, y_names, strict=False):
-        name_axes(ax, "epochs" if ax is axes[0] else "seconds of training", y_name)
+        ax.set_xlabel("epochs" if ax is axes[0] else "seconds of training")
+        ax.set_ylabel(y_name)
         ax.set_xlim(left=0)
     for done in axes[2:]:
         done.set_ylim(-3, 103)
-    heading = "trainings at the target" if targets else ""
-    legend(axes[-1], {row.point.cell: _reached(row) for row in rows}, heading)
+    legend(figure)
     first, world = rows[0].point, max(row.point.world_size for row in rows)
     names = " and ".join(map(rule, targets))
-    title = f"Training to {names} right: " if names else "Accuracy of trainings: "
-    below = f" Accuracies below {_FAR} % are not drawn." if cut else ""
+    title = f"Training to {names} right" if names else "Accuracy of trainings"
+    words = [f"{first.samples_per_step} images per step", arm_label(first)]
     notes = [
-        f"A line a training, each from a seed of its own; with markers: the one of median time of "
-        f"{rows[0].point.cell}, in every cell. Seconds leave the judging out.{below}"
+        f"{', '.join(filter(None, words))}. A line a training, each from a seed of its own; with "
+        f"markers: the one of median time of {rows[0].point.cell}, in every cell. Seconds leave "
+        "the judging out.",
+        f"Accuracies below {_FAR} % are not drawn." if cut else "",
+        f"n = {sum(len(row.trainings) for row in rows)} trainings.",
     ]
-    words = [f"{first.samples_per_step} images per step", *first.words, workload(a)]
-    n = sum(len(row.trainings) for row in rows)
-    variants, counted = [first.variant], f"n = {n} trainings"
-    add_titles(a, figure, variants, title + ranks(world), "; ".join(words), notes, counted)
+    points = [row.point for row in rows]
+    caption(a, figure, points, f"{title}, {ranks(world)}", [*filter(None, notes)])
     return figure
 
 
@@ -92,10 +96,3 @@ def _draw_done(ax: Axes, row: PointRow, style: dict[str, Any]) -> None:
     shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
     small = style | {"markersize": 0.6 * style["markersize"], "linewidth": 1.3}
     ax.plot([0.0, *at], [0.0, *shares], drawstyle="steps-post", **small)
-
-
-def _reached(row: PointRow) -> str:
-    if row.target is None:
-        return f"{len(row.trainings)} trainings"
-    share = f"{row.reached} of {len(row.trainings)}"
-    return share if row.seconds is None else f"{share}, median {seconds(row.seconds.value)} s"
