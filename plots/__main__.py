@@ -180,7 +180,8 @@ class CompareStudies(Command):
         else:
             compared = compare.side_by_side([*self.folders], self.fail_below)
         written = None if self.out is None else compare.write(compared, self.out)
-        print(compare.to_json(compared).rstrip("\n") if self.as_json else written or compared.text)
+        form = ".json" if self.as_json else ".md"
+        print(written if written and not self.as_json else compare.FORMS[form](compared).rstrip())
         for one in compared.judged:
             if one.state != "holds":
                 print(one.line, file=sys.stderr)

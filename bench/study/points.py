@@ -81,15 +81,14 @@ class Table:
                 return other
         return None
 
-    def baseline(self, point: Point, batch: int) -> Point | None:
-        """Find the plain process with `batch` images and a point's work, the exchange apart."""
+    def plain_arm(self, point: Point) -> str:
+        """Name the arm in which `single` did a point's work, the exchange apart: the point's own,
+        else the first.
+        """
         work = alone(self.work(point))
+        same = [p for p in self.blocks if p.cell == "single" and alone(self.work(p)) == work]
         # an arm whose method alone is another has a plain process of its own
-        for other in sorted(self.blocks, key=lambda other: other.arm != point.arm):
-            same = other.cell == "single" and other.batch_per_rank == batch
-            if same and alone(self.work(other)) == work:
-                return other
-        return None
+        return min((p.arm for p in same), key=lambda arm: arm != point.arm, default=point.arm)
 
     def on(self, curve: str) -> list[Point]:
         """Sort the points of a curve, series by series, ranks and batch rising."""

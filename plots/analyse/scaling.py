@@ -125,9 +125,8 @@ def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             if point.cell != "single":
-                batch = fixed(point, curve)
-                plain = Point("single", point.arm, 1, batch)
-                yield curve, point, table.baseline(point, batch) or plain
+                arm = table.plain_arm(point)
+                yield curve, point, Point("single", arm, 1, fixed(point, curve))
 
 
 def _against(

@@ -14,8 +14,8 @@ from bench.record import Run, allocation
 from bench.record.user_code import folder_of
 from bench.study.definition import Study
 from bench.study.jobs import read_events
-from bench.study.status import difference
 from bench.study.logs import ATTEMPT, changed_study
+from bench.study.status import difference
 
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
 Logs = Mapping[str, Run]  # by path

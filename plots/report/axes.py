@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,9 +25,6 @@ _LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}  #
 # times the largest value (or 1 over it, of the smallest): how far a bar may stretch an axis
 _LONGEST = 1.8
 _LOG_FROM = 4  # above this ratio a linear axis crowds the small values
-_DOUBLE_FROM = 3.0  # a ratio axis that spans more is marked at powers of two
-_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-_FEW = 4  # powers of two: too few marks
 
 
 def transport_order(transport: str) -> tuple[int, str]:
@@ -49,18 +44,24 @@ def in_order(cells: Iterable[str]) -> list[str]:
 class Preset:
     """How wide a figure is drawn, with which letters, and what it is given in place of its own."""
 
-    width_in: float | None = None  # None: as the kind of figure wants
-    letters: float = 1.0  # times as large, markers too
-    titled: bool = True  # with title, conditions and foot; a paper has them in its caption
+    width_in: float
+    letters: float = 1.0  # times 9 points, markers too
+    titled: bool = True  # with title and foot; a paper has them in its caption
+    alone: bool = False  # with workload and machine, which a page says once
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # in legends
     colours: Mapping[str, str] = field(default_factory=dict)  # of cells
 
+    @property
+    def narrow(self) -> bool:
+        """Whether a line holds fewer than some 60 letters."""
+        return self.width_in / self.letters < 4.5
 
-PRESETS = {
-    "page": Preset(),  # as in a report
+
+PRESETS = {  # a page shows a figure in the size in which it is drawn
+    "page": Preset(width_in=5.75),  # two beside one another on 1200 pixels
+    "phone": Preset(width_in=3.6),  # 346 pixels
     "paper": Preset(width_in=3.5, letters=0.85, titled=False),
-    "phone": Preset(width_in=4.0, letters=0.9),
     "slide": Preset(width_in=12.0, letters=1.6),
 }
 _PRESET: ContextVar[Preset] = ContextVar("preset", default=PRESETS["page"])
@@ -81,7 +82,7 @@ def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> S
     """Choose the look of a cell's line, markers and bars: its own, or else a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
-    backend, transport, _ = catalogue.parts(cell)
+    backend, transport = catalogue.parts(cell)
     facts = catalogue.CATALOGUE.get(backend)
     colour = preset().colours.get(cell, appearance.colour)
     size = preset().letters * (marker_size or appearance.marker_size)
@@ -102,22 +103,6 @@ def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> S
 def is_log(values: Sequence[int]) -> bool:
     """Check whether an axis of these ranks or batches is logarithmic."""
     return max(values) / min(values) > _LOG_FROM
-
-
-def ends(values: Sequence[int], log: bool) -> Extent:
-    """Find the ends of an axis with each rank count or batch at its true place, and some room."""
-    at = [math.log2(v) if log else float(v) for v in sorted(set(values))]
-    room = 0.45 * min((b - a for a, b in itertools.pairwise(at)), default=1.0)
-    low, high = at[0] - room, at[-1] + room
-    return (2**low, 2**high) if log else (low, high)
-
-
-def apart(at: Sequence[float], values: Sequence[int], steps: float) -> list[float]:
-    """Shift the places a little, so that intervals of several lines do not hide one another."""
-    shift = 0.08 * steps
-    if is_log(values):
-        return [x * 2**shift for x in at]
-    return [x + 0.5 * shift * (max(values) - min(values)) for x in at]
 
 
 def bars(values: Estimates) -> list[list[float]] | None:
@@ -148,37 +133,3 @@ def cut(e: Estimate, frame: Extent) -> list[int]:
     if e.shown is None:
         return []
     return [end for end, out in enumerate((e.shown[0] < frame[0], e.shown[1] > frame[1])) if out]
-
-
-def ratio_ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Choose marks, such as 1, of a log axis of ratios: round steps, of long axes powers of 2."""
-    if high / low > _DOUBLE_FROM:
-        whole = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
-        if len(whole) > _FEW:
-            return [2.0**k for k in whole if k % -(-len(whole) // most) == 0]
-        return [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0) if low <= t <= high]
-    first = next((i for i, s in enumerate(_STEPS) if (high - low) / s <= most), len(_STEPS) - 1)
-    marks, *finer = (_multiples(step, low, high) for step in _STEPS[first::-1])
-    if len(marks) > 1:
-        return marks
-    several = next((marks for marks in finer if len(marks) > 1), [])  # one mark gives no scale
-    return sorted(sorted(several, key=lambda mark: abs(mark - 1))[:2])
-
-
-def _multiples(step: float, low: float, high: float) -> list[float]:
-    return [round(k * step, 2) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def legible(values: Sequence[int], log: bool, letters: float) -> list[int]:
-    """Choose those of different values that an axis has room for, where `letters` fit along it; the
-    largest is always among them.
-    """
-    at = {v: math.log2(v) if log else float(v) for v in sorted(set(values))}
-    low, high = ends(values, log)
-    span = math.log2(high / low) if log else high - low
-    kept: list[int] = []
-    for value in reversed(at):
-        room = letters * abs(at[kept[-1]] - at[value]) / span if kept else math.inf
-        if room > 1 + len(str(value)):
-            kept.append(value)
-    return kept[::-1]

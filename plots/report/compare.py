@@ -10,18 +10,17 @@ from typing import Any
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
-from plots.analyse import across
-from bench.study.verdict import Choice, between
-from bench.study.points import NotCompared, PointRow
 from bench.study.frames import NothingUsable
+from bench.study.points import NotCompared
+from bench.study.verdict import Choice, between
+from plots.analyse import across
 from plots.analyse.study import Analysis, machine
-from plots.report import quality, tables
-from plots.report.answer import emulation
-from plots.report.columns import Column, markdown_table, plain, records
-from plots.report.format import escape, rate, ratio, table
+from plots.report import page, tables
+from plots.report.format import rate, ratio
 from plots.report.gate import EXIT_CODES, Judged, all_missing, judge, verdict
-from plots.report.html import bare_page
-from plots.report.verdicts import over
+from plots.report.page import Page, Part, Section
+from plots.report.tables import NOT_COMPARED, Cells, Column, plain, records, shown
+from plots.report.verdicts import emulation, marked, over
 from plots.report.write import analysed
 
 SCHEMA = 2  # of the JSON
@@ -29,10 +28,9 @@ SCHEMA = 2  # of the JSON
 
 @dataclass(frozen=True)
 class Compared:
-    """What is written, as Markdown and as data; `judged` only where a limit was given."""
+    """What is written, as a page and as data; `judged` only where a limit was given."""
 
-    title: str
-    text: str
+    page: Page
     data: dict[str, Any]
     judged: Sequence[Judged] = ()
 
@@ -53,7 +51,6 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         return _nothing_there(folders, studies[0], str(error), below)
     if across.shared_runs(studies):
         raise UsageError("two of the studies hold the same runs; name two that were measured apart")
-    studies = list(across.aligned(studies))
     first, last = studies[0], studies[-1]
     missing: list[NotCompared] = []
     changed = list(across.changes(first, last, missing))
@@ -63,18 +60,18 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=True)],
         "differences": [{"what": k, "values": v} for k, v in across.differences(studies)],
         "points": records(tables.marked(first, _CHANGES), changed),
-        "not_compared": records(quality.NOT_COMPARED, missing),
+        "not_compared": records(NOT_COMPARED, missing),
     }
+    sections = [*_sections(folders, studies, changed), *_left_out(missing)]
     title = " and ".join(map(str, folders))
-    texts = [f"# {escape(title)}", *_texts(folders, studies, changed), *_left_out(missing)]
-    return Compared(title, "\n\n".join(texts), data | _gate(judged, below), judged)
+    return Compared(Page(title, sections), data | _gate(judged, below), judged)
 
 
 def _nothing_there(folders: Sequence[Path], first: Analysis, why: str, below: float) -> Compared:
     judged = all_missing(first, why)
     data: dict[str, Any] = {"schema": SCHEMA, "studies": [_study(folders[0], first)]}
     data |= {"differences": [], "points": [], "not_compared": []}
-    return Compared(why, escape(why), data | _gate(judged, below), judged)
+    return Compared(Page(why, []), data | _gate(judged, below), judged)
 
 
 def _study(folder: Path, a: Analysis) -> dict[str, Any]:
@@ -108,80 +105,73 @@ def to_json(compared: Compared) -> str:
     return json.dumps(compared.data, indent=1) + "\n"
 
 
-_FORMS: Mapping[str, Callable[[Compared], str]] = {
-    ".md": lambda compared: f"{compared.text}\n",
+FORMS: Mapping[str, Callable[[Compared], str]] = {
+    ".md": lambda compared: page.markdown(compared.page),
     ".json": to_json,
-    ".html": lambda compared: bare_page(compared.title, compared.text),
+    ".html": lambda compared: page.html(compared.page),
 }
 
 
 def require_form(out: Path) -> None:
     """Raise UsageError for a file's name that ends in no form of a comparison."""
-    if out.suffix not in _FORMS:
-        raise UsageError(f"{out}: comparisons are written as {', '.join(_FORMS)}; name one")
+    if out.suffix not in FORMS:
+        raise UsageError(f"{out}: comparisons are written as {', '.join(FORMS)}; name one")
 
 
 def write(compared: Compared, out: Path) -> Path:
     """Write the comparison in the form that the file's name ends in."""
-    return write_whole(out, _FORMS[out.suffix](compared))
+    return write_whole(out, FORMS[out.suffix](compared))
 
 
-def _texts(
-    folders: Sequence[Path], studies: Sequence[Analysis], changed: Sequence[PointRow]
-) -> Iterator[str]:
+def _sections(
+    folders: Sequence[Path], studies: Sequence[Analysis], changed: Sequence[across.Change]
+) -> Iterator[Section]:
     names = [*map(str, folders)]
     rows = [
-        ["machine", *(machine(a.loaded.host) for a in studies)],
-        ["measured", *map(across.measured, studies)],
-        ["launches", *(str(a.blocks) for a in studies)],
-        *(
-            [["emulated", *(", ".join(a.timelines) or "no" for a in studies)]]
-            if any(a.timelines for a in studies)
-            else []
-        ),
-        *([name, *values] for name, values in across.differences(studies)),
+        ("machine", *(machine(a.loaded.host) for a in studies)),
+        ("measured", *map(across.measured, studies)),
+        ("launches", *(str(a.blocks) for a in studies)),
+        ("emulated", *(", ".join(a.timelines) or "no" for a in studies)),
+        *((name, *values) for name, values in across.differences(studies)),
     ]
-    yield "## Studies, and what else differs"
-    yield table(["", *names], rows)
+    yield Section("Studies, and what else differs", [Cells("", ["", *names], rows)])
     if compared := list(across.beside(studies)):
-        yield "## Each study's comparison"
-        yield markdown_table(_beside(names), compared)
-    mark = emulation(studies[0], [()])
-    of = escape(f"{names[-1]} over {names[0]}")
-    yield f"## Images/s of {of}{f' ({mark.lower()})' * bool(mark)}"
-    yield (
+        yield Section("Each study's comparison", [shown(_beside(names), compared)])
+    mark = emulation(studies[0])
+    title = f"Images/s of {names[-1]} over {names[0]}{f' ({mark.lower()})' * bool(mark)}"
+    note = (
         "Unpaired, as launches of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
     )
-    yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
+    both: Part = shown(_CHANGES, changed) if changed else "No point is in both."
+    yield Section(title, [note, both])
 
 
-def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
+def _left_out(missing: Sequence[NotCompared]) -> Iterator[Section]:
     if missing:
-        yield "Not compared:"
-        yield "\n".join(f"- {escape(f'{x.pair}: {x.reason}')}" for x in missing)
+        yield Section("Not compared", [[f"{x.pair}: {x.reason}" for x in missing]])
 
 
 _CHANGES = (
     *tables.POINT,
     tables.BATCH[0],
-    Column("before", "images/s before [95 %]", tables.with_interval(rate)),
-    Column("after", "after [95 %]", tables.with_interval(rate)),
-    Column("ratio", "ratio [95 %]", tables.with_interval(ratio)),
+    Column("before", "images/s before [95 %]", rate),
+    Column("after", "after [95 %]", rate),
+    Column("ratio", "ratio [95 %]", ratio),
     Column(lambda row: (row.before.n, row.after.n), "launches before, after", key=""),
 )
 
 
 def _beside(names: Sequence[str]) -> tuple[Column, ...]:
     def of(i: int) -> Column:
-        return Column(lambda row: row.ratios[i], names[i], tables.with_interval(ratio))
+        return Column(lambda row: row.ratios[i], names[i], ratio)
 
     return (
-        Column(lambda row: over(row.first.reference, row.first.candidate), "ratio of images/s"),
+        Column(lambda row: over(row.first), "ratio of images/s"),
         Column("first.transport", "transport"),
-        Column("first.words", "variant", key="variant"),
+        Column("first.arm", "arm", key="arm"),
         Column("first.world_size", "ranks"),
-        Column("first.samples_per_rank", "images per rank"),
+        Column("first.batch_per_rank", "images per rank"),
         *(of(i) for i in range(len(names))),
     )
 
@@ -189,7 +179,7 @@ def _beside(names: Sequence[str]) -> tuple[Column, ...]:
 def cells(folder: Path, reference: str, candidate: str) -> Compared:
     """Compare any two sides of one study, paired by block: a question that it was not made for.
 
-    A side is a cell with what it is chosen by: 'ddp/mpi,settings=matched,precision=bf16'.
+    A side is a cell, or a cell and its arm: 'ddp/mpi,matched'.
     """
     if reference == candidate:
         raise UsageError(f"both sides are {reference}; name two that differ")
@@ -203,33 +193,28 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     loaded = replace(a.loaded, study=study)
     before, after = (side.cell for side in sides)
     changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=comparisons)
-    mark = emulation(a, (c.variant for c in comparisons))
-    title = f"{candidate} over {reference} in {folder}"
-    title += f" ({mark.lower()})" if mark else ""
+    title = marked(a, comparisons, f"{candidate} over {reference} in {folder}")
     note = (
         "A description: the study was planned for another question, so its error covers these "
         "verdicts only among themselves."
     )
-    rows = markdown_table(tables.ratios(changed), comparisons)
-    columns = tables.marked(a, (*tables.ratios(changed), *tables.CHECKS))
+    compared_columns = tables.comparisons(changed)
+    columns = tables.marked(a, (*compared_columns, *tables.DETAILS))
     compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
     compared["comparisons"] = records(columns, comparisons)
-    compared["not_compared"] = records(quality.NOT_COMPARED, missing)
-    texts = [f"# {escape(title)}", note, rows, *_left_out(missing)]
-    return Compared(title, "\n\n".join(texts), compared)
+    compared["not_compared"] = records(NOT_COMPARED, missing)
+    table = Section("Comparisons", [note, shown(compared_columns, comparisons)])
+    return Compared(Page(title, [table, *_left_out(missing)]), compared)
 
 
 def _choice(words: str, a: Analysis, folder: Path) -> Choice:
-    cell, *fields = words.split(",")
-    if wrong := [field for field in fields if "=" not in field]:
-        raise UsageError(f"{words!r}: {wrong[0]!r} is no FIELD=VALUE, such as settings=matched")
-    values = dict(field.split("=", 1) for field in fields)
-    side = Choice(cell, tuple((k, v) for k, v in values.items() if a.shared.get(k) != v))
+    cell, comma, arm = words.partition(",")
+    side = Choice(cell, arm if comma else None)
     if any(side.takes(point) for point in a.table.blocks):
         return side
     names = sorted({p.cell for p in a.table.blocks})
     if cell not in names:
         raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(names)}")
-    known = sorted({word for p in a.table.blocks if p.cell == cell for word in p.words})
-    of_cell = f"of {cell} it has {', '.join(known)}" if known else f"{cell} has no variants there"
+    arms = sorted({p.arm for p in a.table.blocks if p.cell == cell and p.arm})
+    of_cell = f"arms of {cell}: {', '.join(arms)}" if arms else f"{cell} has no arms there"
     raise UsageError(f"{folder} has no {words}; {of_cell}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from bench.config import UsageError
-from bench.study.points import Point, ranks
+from bench.study.definition import Point
+from bench.study.points import fixed, ranks
 from plots.analyse.study import Analysis
 
 
@@ -42,6 +43,7 @@ def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
 def _region(a: Analysis, point: Point, curve: str) -> str:
     """Name all that tells a line of the curve from others: 'ddp/mpi_16_images_per_rank'."""
     each = "step" if curve == "strong" else "rank"
-    words = [point.cell, f"{point.fixed(curve)} images per {each}", *point.words]
-    words += ["emulated"] if a.emulated(point.variant) else []
+    words = [point.cell, f"{fixed(point, curve)} images per {each}"]
+    words += [point.arm] if point.arm else []
+    words += ["emulated"] if a.emulated(point.arm) else []
     return "_".join(words).replace(" ", "_")

@@ -17,12 +17,6 @@ _LINK = re.compile(r"^\[|\][(\[]")  # what may begin a link, its definition or a
 ratio = "{:.3f}".format
 
 
-class Markdown(str):
-    """A text that is Markdown already, so that nothing escapes it again."""
-
-    __slots__ = ()
-
-
 def clean(text: str, limit: int = 300) -> str:
     """Turn text of a log or a study into one printable line; a digest tells cut texts apart."""
     head = " ".join(text[: 2 * limit].split())
@@ -35,12 +29,10 @@ def clean(text: str, limit: int = 300) -> str:
 
 def escape(value: object, limit: int = 1000) -> str:
     """Clean a text and escape it for Markdown: never a tag, link, heading, emphasis or formula."""
-    if isinstance(value, Markdown):
-        return value
     line = html.escape(
         clean(str(value), limit).replace("`", "'").replace("\\", "\\\\"), quote=False
     )
-    line = re.sub(r"([*~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
+    line = re.sub(r"([*~$|]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
     if _LINK.search(line):  # the brackets of an interval stay as they are
         line = re.sub(r"([\[\]])", r"\\\1", line)
     line = re.sub(r"^(?=(#+|[+-]|=+|-{2,})(\s|$))", "" if line == "-" else r"\\", line)
@@ -52,6 +44,8 @@ def interval(e: Estimate, form: Callable[[float], str]) -> str:
     if e.shown is not None:
         low, high = ratio_ends(*e.shown) if form is ratio else map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
+    if not e.n:  # somebody else's number
+        return form(e.value)
     if e.n == 1 or not e.blocks:  # none of two groups that share no block
         return f"{form(e.value)} (n={e.n}, no interval)"
     return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
@@ -140,13 +134,8 @@ def slug(title: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Make a Markdown table and escape its cells."""
-    cells = [[escape(cell).replace("|", "\\|") for cell in line] for line in (head, *rows)]
+    cells = [[*map(escape, line)] for line in (head, *rows)]
     return "\n".join(f"| {' | '.join(x)} |" for x in (cells[0], ["---"] * len(head), *cells[1:]))
-
-
-def code(text: str) -> Markdown:
-    """Format text of a log as code in Markdown."""
-    return Markdown(f"`{clean(text).replace('`', chr(39))}`")
 
 
 def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:

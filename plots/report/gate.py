@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bench.study.definition import Point
+from bench.study.points import NotCompared, describe
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse import coverage
-from bench.study.points import NotCompared, Point, PointRow, describe
+from plots.analyse.across import Change
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ratio
 
@@ -23,7 +25,7 @@ class Judged:
     point: Point
     state: State
     reason: str
-    change: PointRow | None = None
+    change: Change | None = None
 
     @property
     def line(self) -> str:
@@ -39,7 +41,7 @@ def verdict(judged: Iterable[Judged]) -> str:
 def judge(
     before: Analysis,
     after: Analysis,
-    changes: Sequence[PointRow],
+    changes: Sequence[Change],
     not_compared: Sequence[NotCompared],
     below: float,
 ) -> Iterator[Judged]:
@@ -52,8 +54,7 @@ def judge(
     for study in (before.loaded.study, after.loaded.study):
         plan = coverage.planned(study)
         for gap in coverage.find(study.blocks, plan, after.table):
-            known = any(coverage.is_planned(point, [(gap.curve, gap.point)]) for point in missing)
-            if len(gap.missing) == gap.planned and not known:
+            if len(gap.missing) == gap.planned and gap.point not in missing:
                 missing.append(gap.point)
                 yield Judged(gap.point, "missing", "planned, and no usable run of it")
 
@@ -71,7 +72,7 @@ def _not_judged(before: Analysis, after: Analysis, one: NotCompared) -> Judged:
     return Judged(one.absent, state, one.reason)
 
 
-def _judged(change: PointRow, below: float) -> Judged:
+def _judged(change: Change, below: float) -> Judged:
     """Judge a point by its interval alone: a value without one may be chance."""
     text, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
     if shown is None:

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from bench.config import UsageError
 from bench.study.verdict import Comparison
 from plots.analyse.study import Analysis, machine, workload
-from plots.report.answer import by_weight, emulation
 from plots.report.format import clean, interval, ratio
-from plots.report.verdicts import over, sentence, sides
+from plots.report.verdicts import by_weight, marked, over, sentence, sides
 
 _HEAD = ("Transport", "Ranks", "Images per rank", "Conditions", "Ratio", "n", "Verdict")
 _LONGEST = 1000  # letters, of a caption
@@ -27,21 +26,19 @@ def export(a: Analysis) -> str:
 
 def _row(a: Analysis, c: Comparison) -> list[str]:
     """Make a row as the page has it; a row of emulated runs says so itself."""
-    slept = ["emulated"] if a.emulated(c.variant) else []
-    e, conditions = c.estimate, "; ".join([*c.words, *slept])
-    sizes = [str(c.world_size), f"{c.samples_per_rank:,}"]
+    e, conditions = c.estimate, "; ".join(filter(None, [c.arm, "emulated" * c.emulated]))
+    sizes = [str(c.world_size), f"{c.batch_per_rank:,}"]
     return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), sentence(c)]
 
 
 def _caption(a: Analysis) -> str:
-    reference, candidate = sides(a.reference, a.candidate)
-    mark = emulation(a, (c.variant for c in a.comparisons))
+    reference, candidate = sides(a)
     text = (
-        f"{over(a.reference, a.candidate)}: images/s of {candidate} over those of the baseline "
+        f"{over(a)}: images/s of {candidate} over those of the baseline "
         f"{reference}, paired by launch; n launches; study {a.loaded.study.name}, {workload(a)}, "
         f"{machine(a.loaded.host)}."
     )
-    return f"{mark}: {text}" if mark else text
+    return marked(a, a.comparisons, text)
 
 
 def _table(caption: str, alignment: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

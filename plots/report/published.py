@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,16 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
-from bench.study.stats import Estimate
 from bench.study.frames import load
+from bench.study.points import fixed
+from bench.study.stats import Estimate
 from plots.analyse.study import analyse, machine
 from plots.imports.efficiency import CurveRow, is_curve, scaled
 from plots.imports.observation import RATE
 from plots.report import figures
-from plots.report.columns import Column, markdown_table
 from plots.report.figures import published as figure
-from plots.report.format import clean, escape, interval, number, percent, rate
+from plots.report.format import clean, escape, number, percent, rate
+from plots.report.tables import Column, markdown_table
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
 _WORDS = dict.fromkeys(("source", "backend", "quantity", "reducer"), "str")  # '2017' is a name
@@ -64,18 +65,14 @@ def _alone(x: float) -> Estimate | None:
     return None if pd.isna(x) else Estimate(value=float(x), low=None, high=None, n=0)
 
 
-def _value(form: Callable[[float], str]) -> Callable[[Estimate], str]:
-    return lambda e: interval(e, form) if e.n else form(e.value)
-
-
 _COLUMNS = (
     Column("curve", "curve"),
     Column("backend", "backend"),
     Column("world_size", "ranks"),
     Column("batch", "batch", lambda batch: "-" if pd.isna(batch) else f"{batch:.0f}"),
-    Column("images_per_s", "images/s", _value(rate)),
-    Column("own_efficiency", "efficiency, own", _value(percent)),
-    Column("common_efficiency", "efficiency, common", _value(percent)),
+    Column("images_per_s", "images/s", rate),
+    Column("own_efficiency", "efficiency, own", percent),
+    Column("common_efficiency", "efficiency, common", percent),
     Column("how", "how"),
 )
 
@@ -122,11 +119,11 @@ def _study_rows(folder: Path) -> Iterator[CurveRow]:
         }
         if t.point.world_size == 1 and t.point.cell != "single":
             kinds["own"] = replace(t.images_per_s, value=1.0, low=1.0, high=1.0)  # as it is meant
-        kind = "emulated, " if a.emulated(t.point.variant) else ""
+        kind = "emulated, " if a.emulated(t.point.arm) else ""
         how = f"{kind}n = {t.images_per_s.n} launches"
         # before the brackets, which a figure leaves out
         source = f"ours: {kind}{a.loaded.study.name} ({clean(machine(a.loaded.host), 80)})"
-        size = (t.point.world_size, t.point.fixed(t.curve), t.images_per_s)
+        size = (t.point.world_size, fixed(t.point, t.curve), t.images_per_s)
         ends = kinds.get("own"), kinds.get("common")
         yield CurveRow(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from bench.shell import reported
-from bench.study.verdict import compare
-from bench.study.points import ranks, tabulate
 from bench.study.frames import load, require
-from plots.report.verdicts import line, prospect
+from bench.study.points import ranks, tabulate
+from bench.study.verdict import compare
+from plots.report.verdicts import prospect, sentence
 from plots.require import require_folder
 
 
@@ -25,8 +25,8 @@ def settled(folder: Path) -> tuple[bool, str]:
     c = next((c for c in rows if c.primary), None)
     if c is None:
         return False, "Not settled: no launch holds both sides of the primary comparison"
-    where = ", ".join([ranks(c.world_size), *filter(None, [c.transport]), *c.words])
-    words = [f"{line(c)} ({where}, n = {c.paired.n})", prospect(c)]
+    where = ", ".join(filter(None, [ranks(c.world_size), c.transport, c.arm]))
+    words = [f"{sentence(c)} ({where}, n = {c.paired.n})", prospect(c)]
     return c.settled, ". ".join(filter(None, words))
 
 

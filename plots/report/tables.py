@@ -1,19 +1,29 @@
-"""The tables of what a study compares: which columns each has."""
+"""Tables of a report, each declared once: section, columns and rows, for pages, JSON and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
+import pandas as pd
+
+from bench.study.definition import Point
+from bench.study.logs import Unusable
 from bench.study.stats import Estimate
-from bench.study.verdict import Comparison
-from plots.analyse.exchange import SHOWN
-from bench.study.points import PointRow
-from bench.study.sessions import apart
+from bench.study.verdict import Comparison, ratios_by_session
+from plots.analyse.coverage import Gap
+from plots.analyse.exchange import SHOWN, Exchange
 from plots.analyse.study import Analysis
-from plots.report.columns import Column
+from plots.analyse.trainings import Trained
+from plots.report.checks import checks
 from plots.report.format import (
+    count,
+    escape,
     giga,
     interval,
     megabytes,
@@ -25,55 +35,303 @@ from plots.report.format import (
     rule,
     seconds,
     short,
+    table,
 )
-from plots.report.verdicts import over, sentence, word
+from plots.report.verdicts import over, section, sentence, versus, word
+
+_OF_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for their beginning
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-?inf", re.IGNORECASE)
+_FEW = 3  # rows, from which on what all say alike is said once
+_EPOCHS = (*range(1, 11), 15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 
 
-def with_interval(form: Callable[[float], str]) -> Callable[[Estimate], str]:
-    return lambda e: interval(e, form)
+def show(value: Any) -> str:
+    """Write a value as it is, several values in a row, and '-' for nothing."""
+    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "-"
 
 
-def plain_median(form: Callable[[float], str]) -> Callable[[Estimate], str]:
-    return lambda e: form(e.value) if e.low is None else interval(e, form)
+@dataclass(frozen=True)
+class Column:
+    """One column of a table, of rows of any type."""
+
+    of: str | Callable[[Any], Any]  # an attribute, such as 'point.cell', or what to make of a row
+    title: str = ""  # on a page; '' where pages do not have it
+    form: Callable[[Any], str] = show  # how a page writes a value, or each number of an estimate
+    key: str | None = None  # in CSV and JSON; '' where only pages have it; None: the attribute's
+    each: bool = False  # stands in every row, even where all say the same
+
+    @property
+    def name(self) -> str:
+        attribute = self.of.split(".")[-1] if isinstance(self.of, str) else ""
+        return attribute if self.key is None else self.key
+
+    def text(self, value: Any) -> str:
+        """Write a value as pages do: an estimate with its interval, '-' for none."""
+        if isinstance(value, Estimate):
+            return interval(value, self.form)
+        return "-" if value is None else self.form(value)
+
+    def values(self, rows: Sequence[Any]) -> list[Any]:
+        """Read this column's value of each row, unrounded."""
+        return list(map(attrgetter(self.of) if isinstance(self.of, str) else self.of, rows))
 
 
-def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Add a column that says of each row whether compute slept in the runs behind it."""
+class Cells(NamedTuple):
+    """A table as a page shows it: cells in words, and what all rows say alike in a line above."""
 
-    def slept(row: Any) -> bool:
-        variant = getattr(getattr(row, "point", row), "variant", None)
-        return bool(a.timelines) if variant is None else a.emulated(variant)
+    above: str
+    head: list[str]
+    rows: list[tuple[str, ...]]
 
-    return (*columns, Column(slept, key="emulated"))
 
+def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
+    """Write a table's cells, without columns in which no row says anything."""
+    pairs = [(c, c.values(rows)) for c in columns if c.title]
+    content = [(c, v) for c, v in pairs if not all(map(_says_nothing, v))]
+    alike = [
+        (c, v[0])
+        for c, v in content
+        # of measurements that would be chance
+        if not c.each
+        and len(v) >= _FEW
+        and isinstance(v[0], str | int | tuple)
+        and all(x == v[0] for x in v)
+    ]
+    once = {c.title for c, _ in alike}
+    content = [(c, v) for c, v in content if c.title not in once]
+    cells = [[c.text(value) for value in values] for c, values in content]
+    above = "; ".join(f"{c.title}: {c.text(value)}" for c, value in alike)
+    head = [c.title for c, _ in content]
+    return Cells(above and f"In every row: {above}.", head, [*zip(*cells, strict=True)])
+
+
+def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
+    """Write a table and the line above it as Markdown."""
+    above, head, cells = shown(columns, rows)
+    return "\n\n".join(filter(None, [escape(above), table(head, cells)]))
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, tuple) and not value)
+
+
+def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Make the rows for JSON, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    kept = [c for c in columns if c.name]
+    cells = [map(plain, c.values(rows)) for c in kept]
+    return [dict(zip([c.name for c in kept], row, strict=True)) for row in zip(*cells, strict=True)]
+
+
+def plain(value: Any) -> Any:
+    """Convert a value to what JSON can hold."""
+    match value:
+        case Estimate(value=best, low=low, high=high, n=n):
+            return {"value": best, "low95": low, "high95": high, "n": n}
+        case Mapping():
+            return {key: plain(one) for key, one in value.items()}
+        case Point():
+            return {**value._asdict(), "global_batch": value.global_batch}
+        case _:
+            return value
+
+
+def csv(rows: Sequence[dict[str, Any]]) -> str:
+    """Write records as flat CSV: an estimate has four columns, lists are parted by '; '."""
+    return csv_text(pd.DataFrame([dict(_flat(row)) for row in rows], dtype=object)) if rows else ""
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """Write any table as CSV. A text that a spreadsheet would run as a formula gets an apostrophe
+    in front; numbers, and texts that are numbers, stay as they are.
+    """
+    texts = frame.select_dtypes(include=["object", "string"]).columns
+    cells = {name: [*map(_inert, frame[name])] for name in texts}
+    # as objects: beside a missing one, pandas would make 11 to 11.0
+    safe = frame.assign(**{k: pd.Series(v, frame.index, object) for k, v in cells.items()})
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def _inert(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    line = value.replace("\r", " ")  # pandas leaves it bare, and readers begin a new row there
+    formula = value.startswith(_OF_FORMULAS) and not _NUMBER.fullmatch(value)
+    return f"'{line}" if formula else line
+
+
+def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in record.items():
+        if key in ("interval", "another_day"):
+            value = dict(zip(("low", "high"), value or (None, None), strict=True))
+        if isinstance(value, dict):
+            yield from ((f"{key}_{part}", v) for part, v in _flat(value))
+        else:
+            yield key, "; ".join(map(str, value)) if isinstance(value, tuple | list) else value
+
+
+def _by_session(c: Comparison) -> tuple[str, ...]:
+    each = list(ratios_by_session(c.paired, c.sessions))
+    return tuple(f"{name}: {short(e, ratio)}" for name, e in each) if each[1:] else ()
+
+
+def _missing(gap: Gap) -> str:
+    return ", ".join(map(str, gap.missing)) if len(gap.missing) < gap.planned else "all"
+
+
+def _reason(log: Unusable) -> str:
+    return "; ".join([log.reason, *(words for words in log.words if words not in log.reason)])
+
+
+def _after(epoch: int, trained: Trained) -> float | None:
+    return trained.means[epoch - 1] if epoch <= len(trained.means) else None
+
+
+# Columns.
 
 POINT = (
     Column("point.cell", "cell"),
-    Column("point.words", "variant", key="variant"),
+    Column("point.arm", "arm"),
     Column("point.world_size", "ranks"),
 )
-BATCH = (Column("point.samples_per_rank", "images per rank"), Column("point.samples_per_step"))
-
+BATCH = (Column("point.batch_per_rank", "images per rank"), Column("point.global_batch"))
 _FLAGS = Column("flags", "flags", lambda flags: "; ".join(flags) or "-")
+_WHERE = (
+    Column("reference"),
+    Column("candidate"),
+    Column("world_size", "ranks"),
+    Column("batch_per_rank", "images per rank"),
+    Column("global_batch"),
+    Column("transport", "transport"),
+    Column("reference_point.arm", key="reference_arm"),
+    Column("arm", "arm"),
+)
 
-_RESOURCES = (
-    Column("rank_memory_bytes", "rank's memory MB [95 %]", with_interval(megabytes)),
-    Column("device_memory_bytes", "device memory MB [95 %]", with_interval(megabytes)),
-    Column("flops_per_s_and_rank", "rank's GFLOP/s [95 %]", with_interval(giga)),
-    Column("flop_utilisation", "of peak [95 %]", with_interval(percent)),
+
+def comparisons(a: Analysis) -> tuple[Column, ...]:
+    """Choose columns that show each comparison's verdict and the one interval that decides it."""
+    several = len(a.comparisons) > 1
+
+    def verdict(c: Comparison) -> str:
+        return f"{'primary: ' if c.primary and several else ''}{sentence(c)}"
+
+    return (
+        Column(verdict, "verdict", each=True),  # first: a narrow screen shows no more
+        *_WHERE,
+        Column("curves", "curves"),
+        Column("paired.ratio"),
+        Column("estimate", over(a), ratio, key=""),
+        Column(lambda c: c.paired.interval(c.level), key="interval"),
+        Column("level"),
+        Column("paired.n", "n"),
+        Column("paired.ratios"),
+        Column("margin"),
+        Column(word, key="verdict"),
+        Column(sentence, key="verdict_text"),
+        Column("primary"),
+        Column("blocks_to_settle"),
+        Column("chance", key="chance_at_max_blocks"),
+        Column("another_day"),
+    )
+
+
+DETAILS = (
+    *_WHERE,
+    Column("paired.sd_log", "paired sd", percent),
+    Column("half_width", key="half_width_ratio"),
+    Column(lambda c: c.half_width if c.estimate.shown else None, "half-width", percent),
+    Column("paired.role", "first one over second [95 %]", ratio, key="role"),
+    Column("median_ratio", "ratio of median steps", ratio),
+    Column(_by_session, "by session", "; ".join, key="sessions"),
+    Column("paired.t"),
+    Column("paired.t_p"),
+    Column("paired.signflip_p", "sign flip p", p_value),
+)
+GAINS = (
+    *POINT,
+    *BATCH,
+    Column("baseline.arm", "over", key="baseline_arm"),
+    Column("ratio", "images/s, ratio [95 %]", ratio),
+    Column("ratio.n", "n", key=""),
+)
+ARMS = (
+    Column(itemgetter(0), "arm", key="arm", each=True),
+    Column(lambda of: of[1].cells, "of cells", key="cells"),
+    Column(lambda of: of[1].over, "over", key="over"),
+    Column(lambda of: tuple(f"{k}={v}" for k, v in of[1].fields.items()), "sets", key="sets"),
+)
+COSTS = (
+    *POINT,
+    *BATCH,
+    Column("exposed_seconds", "exposed ms [95 %]", ms),
+    Column("inflation_seconds", "inflation ms [95 %]", ms),
+    Column("difference_seconds", "T(on) - T(off) ms [95 %]", ms),
+)
+BREAKDOWNS = (
+    *POINT,
+    *BATCH,
+    *(Column(f"{part}_seconds", f"{part} ms", ms) for part in SHOWN),
+    Column("step_seconds", "sum ms", ms),
+    Column("undisturbed_seconds", "not observed ms", ms),
+)
+OVERLAPS = (
+    *POINT,
+    *BATCH,
+    Column("overlapped_seconds", "overlapped ms [95 %]", ms),
+    Column("blocking_seconds", "blocking ms [95 %]", ms),
+    Column("ratio", "blocking / overlapped [95 %]", ratio),
+    Column("ratio.n", "n", key=""),
+)
+TRAINED = (
+    *POINT,
+    *BATCH,
+    Column("target", "target", rule),
+    Column(lambda t: len(t.trainings), "trainings", key="trainings"),
+    Column("reached", "reached it"),
+    Column("epochs", "epochs, median [95 %]", "{:g}".format),
+    Column("seconds", "seconds, median [95 %]", seconds),
+    Column("mean", "mean s", seconds, key="seconds_mean"),
+    Column("olympic", "Olympic mean s", seconds, key="seconds_olympic_mean"),
+    Column("fastest", "fastest s", seconds, key="seconds_min"),
+    Column("slowest", "slowest s", seconds, key="seconds_max"),
+    Column("accuracy", "right at the end [95 %]", percent),
+    Column("lowest", "least", percent, key="accuracy_min"),
+    Column("highest", "most", percent, key="accuracy_max"),
+)
+
+
+def by_epoch(a: Analysis) -> tuple[Column, ...]:
+    """Show mean accuracy after the first and some later epochs; empty where no point has any."""
+    most = max((len(t.means) for t in a.trained), default=0)
+    epochs = sorted({epoch for epoch in _EPOCHS if epoch <= most} | ({most} - {0}))
+    after = (Column(partial(_after, epoch), f"after {epoch}", percent) for epoch in epochs)
+    return (*POINT, *BATCH, *after) if epochs else ()
+
+
+SERVED = (
+    *POINT,
+    Column("point.batch_per_rank", "images per rank"),
+    Column("slowest", "slowest rank, images/s [95 %]", rate),
+    Column("mean", "mean of ranks, images/s [95 %]", rate),
+    Column("least", "worst rank, right [95 %]", percent),
+    Column("right", "mean of ranks, right [95 %]", percent),
 )
 
 
 def throughput(a: Analysis) -> tuple[Column, ...]:
     """Choose columns of speed, and of the other resources of a point that any log tells of."""
-    known = (c for c in _RESOURCES if any(c.values(a.throughput)))
+    resources = (
+        Column("rank_memory_bytes", "rank's memory MB [95 %]", megabytes),
+        Column("device_memory_bytes", "device memory MB [95 %]", megabytes),
+        Column("flops_per_s_and_rank", "rank's GFLOP/s [95 %]", giga),
+        Column("flop_utilisation", "of peak [95 %]", percent),
+    )
     return (
         Column("curve", "curve"),
         *POINT,
         *BATCH,
-        Column("images_per_s", "images/s [95 %]", with_interval(rate)),
-        Column("step_seconds", "step ms [95 %]", with_interval(ms)),
-        *known,
+        Column("images_per_s", "images/s [95 %]", rate),
+        Column("step_seconds", "step ms [95 %]", ms),
+        *(column for column in resources if any(column.values(a.throughput))),
         Column("input_share", "waiting for input", percent),
         Column("busy_share", "cores busy", percent),
         Column("images_per_s.n", "n", key=""),
@@ -85,114 +343,18 @@ def throughput(a: Analysis) -> tuple[Column, ...]:
 SCALING = (
     Column("curve", "curve"),
     *POINT,
-    Column("point.samples_per_rank"),
-    Column("point.samples_per_step"),
+    Column("point.batch_per_rank"),
+    Column("point.global_batch"),
     Column("kind", "baseline", key="baseline_kind"),
     Column("baseline"),
     Column("baseline_images_per_s"),
-    Column("speedup", "speed-up [95 %]", with_interval(ratio)),
-    Column("efficiency", "efficiency [95 %]", with_interval(percent)),
+    Column("speedup", "speed-up [95 %]", ratio),
+    Column("efficiency", "efficiency [95 %]", percent),
     Column("step_overhead_seconds", "step overhead ms", lambda s: f"{1000 * s:+,.1f}"),
     Column("paired", key="paired_by_block"),
     Column("efficiency.n", "n", key=""),
     _FLAGS,
 )
-
-_WHERE = (
-    Column("reference"),
-    Column("candidate"),
-    Column("world_size", "ranks"),
-    Column("samples_per_rank", "images per rank"),
-    Column("samples_per_step"),
-    Column("transport", "transport"),
-    Column("words", "variant", key="variant"),
-)
-
-
-def ratios(a: Analysis) -> tuple[Column, ...]:
-    """Choose columns that show each comparison's verdict and the one interval that decides it."""
-    several, name = len(a.comparisons) > 1, over(a.reference, a.candidate)
-
-    def verdict(c: Comparison) -> str:
-        return f"{'primary: ' if c.primary and several else ''}{sentence(c)}"
-
-    return (
-        Column(verdict, "verdict", each=True),  # first: a narrow screen shows no more
-        *_WHERE,
-        Column("curves", "curves"),
-        Column("paired.ratio"),
-        Column("estimate", name, with_interval(ratio), key=""),
-        Column(lambda c: c.paired.interval(c.level), key="interval"),
-        Column("level"),
-        Column("paired.n", "n"),
-        Column("paired.ratios"),
-        Column("margin"),
-        Column(word, key="verdict"),
-        Column(sentence, key="verdict_text"),
-        Column("of_one_arm"),
-        Column("primary"),
-        Column("blocks_to_settle"),
-        Column("chance", key="chance_at_max_blocks"),
-        Column("another_day"),
-    )
-
-
-def _apart(c: Comparison) -> tuple[str, ...]:
-    """Describe each session's own ratio, where there are several."""
-    sessions = list(apart(c.paired, c.sessions))
-    return tuple(f"{name}: {short(e, ratio)}" for name, e in sessions) if sessions[1:] else ()
-
-
-CHECKS = (
-    *_WHERE,
-    Column("paired.sd_log", "paired sd", percent),
-    Column("half_width", key="half_width_ratio"),
-    Column(lambda c: c.half_width if c.estimate.shown else None, "half-width", percent),
-    Column("paired.role", "first one over second [95 %]", with_interval(ratio), key="role"),
-    Column("median_ratio", "ratio of median steps", ratio),
-    Column(_apart, "by session", "; ".join, key="sessions"),
-    Column("paired.t"),
-    Column("paired.t_p"),
-    Column("paired.signflip_p", "sign flip p", p_value),
-)
-
-GAINS = (
-    *POINT,
-    *BATCH,
-    Column("of_the_arm", "with"),
-    Column("over", "over", key=""),
-    Column("baseline.cell", key="baseline_cell"),
-    Column("baseline.words", key="baseline_variant"),
-    Column("ratio", "images/s, ratio [95 %]", with_interval(ratio)),
-    Column("ratio.n", "n", key=""),
-)
-
-COSTS = (
-    *POINT,
-    *BATCH,
-    Column("exposed_seconds", "exposed ms [95 %]", with_interval(ms)),
-    Column("inflation_seconds", "inflation ms [95 %]", with_interval(ms)),
-    Column("difference_seconds", "T(on) - T(off) ms [95 %]", with_interval(ms)),
-)
-
-BREAKDOWNS = (
-    *POINT,
-    *BATCH,
-    *(Column(f"{part}_seconds", f"{part} ms", with_interval(ms)) for part in SHOWN),
-    Column("step_seconds", "sum ms", with_interval(ms)),
-    Column("undisturbed_seconds", "not observed ms", with_interval(ms)),
-)
-
-OVERLAPS = (
-    *POINT,
-    *BATCH,
-    Column("overlapped_seconds", "overlapped ms [95 %]", with_interval(ms)),
-    Column("blocking_seconds", "blocking ms [95 %]", with_interval(ms)),
-    Column("ratio", "blocking / overlapped [95 %]", with_interval(ratio)),
-    Column("ratio.n", "n", key=""),
-)
-
-
 BOUNDS = (
     Column("curve", "curve"),
     *POINT,
@@ -202,46 +364,135 @@ BOUNDS = (
     Column("visible_efficiency", "efficiency, nothing hidden", percent),
     Column("hidden_efficiency", "efficiency, all hidden", percent),
 )
-
-
-TRAINED = (
+GAPS = (
+    Column("curve", "curve"),
     *POINT,
     *BATCH,
-    Column("target", "target", rule),
-    Column(lambda t: len(t.trainings), "trainings", key="trainings"),
-    Column("reached", "reached it"),
-    Column("epochs", "epochs, median [95 %]", plain_median("{:g}".format)),
-    Column("seconds", "seconds, median [95 %]", plain_median(seconds)),
-    Column("mean", "mean s", seconds, key="seconds_mean"),
-    Column("olympic", "Olympic mean s", seconds, key="seconds_olympic_mean"),
-    Column("fastest", "fastest s", seconds, key="seconds_min"),
-    Column("slowest", "slowest s", seconds, key="seconds_max"),
-    Column("accuracy", "right at the end [95 %]", with_interval(percent)),
-    Column("lowest", "least", percent, key="accuracy_min"),
-    Column("highest", "most", percent, key="accuracy_max"),
+    Column("planned", "launches planned", key="blocks_planned"),
+    Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
+    Column("missing", key="blocks_missing"),
+    Column(_missing, "missing"),
 )
-
-SERVED = (
+LOGS = (
+    Column("log", "log"),
+    Column("state", "state"),
+    Column("cell"),
+    Column("reason"),
+    Column("words"),
+    Column(_reason, "reason"),
+)
+STEP_TIMES = (
     *POINT,
-    Column("point.samples_per_rank", "images per rank"),
-    Column("slowest", "slowest rank, images/s [95 %]", with_interval(rate)),
-    Column("mean", "mean of ranks, images/s [95 %]", with_interval(rate)),
-    Column("least", "worst rank, right [95 %]", with_interval(percent)),
-    Column("right", "mean of ranks, right [95 %]", with_interval(percent)),
+    *BATCH,
+    Column("runs", "runs"),
+    Column("steps_per_run", "steps per run"),
+    Column("median_seconds", "median ms", ms),
+    Column("p95_seconds", "p95 ms", ms),
+    Column("p99_seconds", "p99 ms", ms),
 )
+TRENDS = (
+    Column("cell", "cell"),
+    Column("runs", "runs"),
+    Column("judged_runs", "judged"),
+    Column(
+        lambda t: t.over_first and t.over_first.estimate,
+        "last window over first [95 %]",
+        ratio,
+        key="last_over_first",
+    ),
+    Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
+    Column("changes", "still changes", lambda changes: "yes" if changes else "no"),
+)
+NOT_COMPARED = (Column("pair", "pair", key="what"), Column("reason", "reason"))
+CHECKS = (
+    Column("name", "check"),
+    Column("holds", "holds", lambda holds: "yes" if holds else "no"),
+    Column("text", "why", key="why"),
+)
+PROVENANCE = (Column(itemgetter(0), "part"), Column(itemgetter(1), "recorded"))
 
-_FIRST_EPOCHS = 10
-_LATER_EPOCHS = (15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
+
+def provenance(a: Analysis) -> Iterator[tuple[str, str]]:
+    """List what runs recorded of where they ran; count the runs where not all have a value."""
+    recorded = a.loaded.runs["recorded"].tolist()
+    for part in ("versions", "git", "env", "platform"):
+        texts = []
+        for name in sorted({name for one in recorded for name in one if name.startswith(part)}):
+            values = Counter(one.get(name, "unset") for one in recorded).most_common()
+            each = [f"{v} ({count(n, 'run')})" if values[1:] else v for v, n in values]
+            texts.append(f"{name.partition('.')[2]} {' or '.join(each)}".strip())
+        if texts:
+            yield part, ", ".join(texts)
 
 
-def by_epoch(a: Analysis) -> tuple[Column, ...]:
-    """Show mean accuracy after the first and some later epochs; empty where no point has any."""
-    most = max((len(t.means) for t in a.trained), default=0)
-    epochs = [*range(1, _FIRST_EPOCHS + 1), *_LATER_EPOCHS]
-    shown = sorted({epoch for epoch in epochs if epoch <= most} | ({most} - {0}))
-    after = (Column(partial(_after, epoch), f"after {epoch}", percent) for epoch in shown)
-    return (*POINT, *BATCH, *after) if shown else ()
+class ReportTable(NamedTuple):
+    """One table of a report, or the prose of a section; a table without rows is nowhere."""
+
+    title: str  # of its section, which tables in a row share
+    columns: Sequence[Column] = ()  # none: prose alone
+    rows: Sequence[Any] = ()
+    key: str = ""  # in summary.json; '': not there
+    note: str = ""  # its block of prose.j2; '': named by the key, where there is one
+    marked: bool = True  # each row says whether it is emulated
+    depth: int = 0  # 0: open on a page; 1: folded in report.html; 2: in report.html alone, folded
 
 
-def _after(epoch: int, trained: PointRow) -> float | None:
-    return trained.means[epoch - 1] if epoch <= len(trained.means) else None
+def tables(a: Analysis) -> list[ReportTable]:
+    """Declare all tables of a report, in their order.
+
+    A new table is a row here, a new column one of its columns: pages, summary.json and CSV follow.
+    """
+    exchange = a.exchange or Exchange([], [], [])
+    exchanged, trained = section(a, "Exchange"), section(a, "Training to a target")
+    one, folded = ReportTable, partial(ReportTable, marked=False, depth=1)
+    details = section(a, "Details of the comparisons")
+    return [
+        one(section(a, versus(a)), comparisons(a), a.comparisons, "comparisons"),
+        one("Arms", ARMS, [*a.loaded.study.arms.items()], "arms", marked=False),
+        one(section(a, "Gains of arms"), GAINS, a.gains, "gains"),
+        one(exchanged, COSTS, exchange.costs, "exchange.costs"),
+        one(exchanged, BREAKDOWNS, exchange.breakdowns, "exchange.breakdowns"),
+        one(exchanged, OVERLAPS, exchange.overlaps, "exchange.overlaps"),
+        one(trained, TRAINED, a.trained, "trained"),
+        one(trained, by_epoch(a), a.trained, note="by_epoch"),
+        one(section(a, "Each rank by itself"), SERVED, a.served, "served"),
+        one(section(a, "Throughput"), throughput(a), a.throughput, "throughput"),
+        one(section(a, "Scaling"), SCALING, a.efficiency, "scaling"),
+        one(section(a, "Scaling"), BOUNDS, a.bounds, "bounds"),
+        one("Gaps", GAPS, a.gaps, "gaps", marked=False),
+        folded("Data quality", note="quality"),
+        folded("Data quality", CHECKS, [*checks(a)], "checks"),
+        folded("Data quality", LOGS, a.loaded.unusable, "unusable"),
+        folded("Data quality", LOGS, a.loaded.superseded, "superseded"),
+        folded("Methods", note="methods"),
+        folded("Limits", note="limits"),
+        folded("Machine and versions", PROVENANCE, [*provenance(a)]),
+        folded("Files", note="files"),
+        folded("Not compared", NOT_COMPARED, a.not_compared, "not_compared", depth=2),
+        one(details, DETAILS, a.comparisons, "comparisons", "details", depth=2),
+        one(section(a, "Step times"), STEP_TIMES, a.step_times, "step_times", depth=2),
+        one(section(a, "Step times"), TRENDS, a.trends, "trends", depth=2),
+        folded("How each number is made", note="made", depth=2),
+    ]
+
+
+def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Add a column that says of each row whether compute slept in the runs behind it."""
+
+    def slept(row: Any) -> bool:
+        arm = getattr(getattr(row, "point", row), "arm", None)
+        return bool(a.timelines) if arm is None else a.emulated(arm)
+
+    return (*columns, Column(slept, key="emulated"))
+
+
+def summarise(a: Analysis, data: dict[str, Any]) -> None:
+    """Put every table at its key in `data`, unrounded; what is None there stays so."""
+    whole = [one for one in tables(a) if one.key]
+    for one in whole:
+        # tables of one key show parts of its records
+        columns = [column for other in whole if other.key == one.key for column in other.columns]
+        place, _, name = one.key.rpartition(".")
+        parent = data[place] if place else data
+        if parent is not None:
+            parent[name] = records(marked(a, columns) if one.marked else columns, one.rows)

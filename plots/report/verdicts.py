@@ -1,29 +1,104 @@
-"""What a comparison says: a sentence for everybody, one of four words, and what decides it."""
+"""Vocabulary of a report: statements, verdicts and the names of what is compared."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from bench.backends.catalogue import TRANSPORTS, facts, parts
+from bench.backends.catalogue import facts, parts
+from bench.study.definition import Point
+from bench.study.points import CURVES
 from bench.study.power import MAX_BLOCKS
 from bench.study.verdict import Comparison
-from bench.study.points import ranks
-from bench.study.sessions import TAU, TAU_EMULATED
-from plots.report.format import count, ends, ratio_ends, rule
+from plots.analyse.study import Analysis
+from plots.report.axes import transport_order
+from plots.report.format import (
+    count,
+    ends,
+    every,
+    percent,
+    rule,
+)
+
+Kind = Literal[
+    "answer", "others", "machine", "scaling", "training", "emulated", "why", "next", "note",
+    "check",
+]  # fmt: skip
 
 
-def sides(reference: str, candidate: str) -> tuple[str, str]:
-    """Name two cells or backends: by their backends where these differ and neither has an arm."""
-    a, b = parts(reference), parts(candidate)
-    if a.backend == b.backend or a.arm or b.arm:
-        return reference, candidate
-    return facts(reference).short_label, facts(candidate).short_label
+@dataclass(frozen=True)
+class Statement:
+    """A sentence or two on a study, and the section of the page that has its numbers."""
+
+    kind: Kind
+    text: str
+    section: str = ""
+    holds: bool | None = None  # of a check; None where nothing tells
+    name: str = ""  # of a check, in a few words
+    command: str = ""  # what to type next
 
 
-def over(reference: str, candidate: str) -> str:
+def line_label(a: Analysis, point: Point) -> str:
+    """Name the line of a point in a figure: its cell, and an arm that not all cells have."""
+    arm = a.loaded.study.arms.get(point.arm)
+    return f"{point.cell} ({point.arm})" if arm and arm.cells else point.cell
+
+
+def page_arm(a: Analysis, point: Point) -> str:
+    """Name the arm whose figure has a point: its own, or the one that an arm of few cells names."""
+    arm = a.loaded.study.arms.get(point.arm)
+    return arm.over or point.arm if arm and arm.cells else point.arm
+
+
+def sides(of: Analysis | Comparison) -> tuple[str, str]:
+    """Name reference and candidate: by their backends where these differ, arms of one cell by both.
+
+    Of a study that compares several arms of one cell there is no one candidate.
+    """
+    if isinstance(of, Analysis) and of.reference == of.candidate:
+        pairs = {(c.reference_point.arm, c.candidate_point.arm) for c in of.comparisons}
+        arms = pairs.pop() if len(pairs) == 1 else ("the arm that it names", "each arm")
+    else:
+        arms = (of.reference_point.arm, of.arm) if isinstance(of, Comparison) else ("", "")
+    if of.reference == of.candidate:
+        return f"{of.reference} ({arms[0]})", f"{of.candidate} ({arms[1]})"
+    if parts(of.reference).backend == parts(of.candidate).backend:
+        return of.reference, of.candidate
+    return facts(of.reference).short_label, facts(of.candidate).short_label
+
+
+def over(of: Analysis | Comparison) -> str:
     """Name the ratio: 'B / A', or 'x/b over x/a' of cells."""
-    first, second = sides(reference, candidate)
+    first, second = sides(of)
     return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
+
+
+def versus(of: Analysis | Comparison) -> str:
+    """Name the candidate against the reference."""
+    return " against ".join(reversed(sides(of)))
+
+
+def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
+    """Name the mark of emulation of points or comparisons together, or of all runs; '' of none."""
+    slept = {a.emulated()} if rows is None else {a.emulated(row.arm) for row in rows}
+    return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
+
+
+def marked(a: Analysis, rows: Iterable[Any] | None, text: str) -> str:
+    """Put the mark of emulated runs before a text that speaks of such runs."""
+    return ": ".join(filter(None, (emulation(a, rows), text)))
+
+
+def by_weight(a: Analysis) -> list[Comparison]:
+    """Sort the comparisons: the primary one, then most ranks, weak scaling before strong."""
+
+    def weight(c: Comparison) -> tuple[object, ...]:
+        curve = min(map(CURVES.index, c.curves))
+        return not c.primary, -c.world_size, curve, transport_order(c.transport)
+
+    return sorted(a.comparisons, key=weight)
 
 
 def word(c: Comparison) -> str:
@@ -33,72 +108,51 @@ def word(c: Comparison) -> str:
     """
     if not c.decides:
         return "No verdict planned"
-    reference, candidate = sides(c.reference, c.candidate)
+    reference, candidate = sides(c)
     faster = candidate if c.paired.ratio > 1 else reference
     words = {"faster": f"{faster} faster", "equal": f"Equal within {rule(c.margin)}"}
     return words.get(c.verdict, "Not settled")
 
 
-def line(c: Comparison) -> str:
-    """State the verdict, its share and the deciding interval: 'Horovod faster: 5.3 % [0.6, 10.1]'.
-
-    Of the faster one over the slower; else of the candidate over the reference.
-    """
-    if not c.decides:
-        return word(c)
-    if c.paired.n < c.needs:
-        return f"{word(c)}: needs {c.needs} launches"
-    return f"{word(c)}: {share(c)}"
-
-
-def share(c: Comparison) -> str:
-    """State by what share one side is ahead: '5.3 % [0.6, 10.1]'."""
-    e = c.estimate
-    values = (e.value, e.low or e.value, e.high or e.value)
-    if c.verdict == "faster" and e.value < 1:
-        values = (1 / e.value, 1 / values[2], 1 / values[1])
-    value, low, high = (100 * (x - 1) for x in values)
-    return f"{round(value, 1) + 0.0:.1f} % [{', '.join(ends(low, high, 1, 0.0))}]"
-
-
 def sentence(c: Comparison) -> str:
-    """State the verdict, and what was compared other than the framework."""
-    return "; ".join([line(c), *c.of_one_arm])
+    """State the verdict, its share and interval.
+
+    'Horovod faster: 5.3 % [0.6, 10.1]', of the faster side over the other; else of the candidate
+    over the reference.
+    """
+    text = word(c)
+    if c.decides and c.paired.n < c.needs:
+        text += f": needs {c.needs} launches"
+    elif c.decides:
+        e = c.estimate
+        values = (e.value, e.low or e.value, e.high or e.value)
+        if c.verdict == "faster" and e.value < 1:
+            values = (1 / e.value, 1 / values[2], 1 / values[1])
+        value, low, high = (100 * (x - 1) for x in values)
+        text += f": {round(value, 1) + 0.0:.1f} % [{', '.join(ends(low, high, 1, 0.0))}]"
+    return text
 
 
-def exchanges_nothing(c: Comparison) -> bool:
-    """Tell whether there is one rank."""
-    return c.world_size == 1
+def tally(rows: Sequence[Comparison]) -> str:
+    """Count verdicts: 'A faster at 22 of 26 points (by 1.8 to 4.4 %), Not settled at 4'."""
+    groups: dict[str, list[Comparison]] = defaultdict(list)
+    for c in rows:
+        groups[word(c)].append(c)
+    counts: list[str] = []
+    for verdict, group in sorted(groups.items(), key=lambda x: (not x[1][0].settled, -len(x[1]))):
+        place = f"{len(group)}" if counts else f"{len(group)} of {count(len(rows), 'point')}"
+        if len(group) == len(rows):
+            place = every(len(rows), "point")
+        gains = sorted(max(c.paired.ratio, 1 / c.paired.ratio) - 1 for c in group)
+        both = dict.fromkeys(percent(g).removesuffix(" %") for g in (gains[0], gains[-1]))
+        by = f" (by {' to '.join(both)} %)" if group[0].verdict == "faster" else ""
+        counts.append(f"{verdict} at {place}{by}")
+    return ", ".join(counts)
 
 
-def plain(c: Comparison, place: str) -> str:
-    """State the verdict for people new to statistics; `place` says where: 'on this machine'."""
-    first, second = sides(c.reference, c.candidate)
-    ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
-    over = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
-    over += f" with {' and '.join(c.words)}" if c.variant else ""
-    where = f"on {ranks(c.world_size)}{over} {place}"
-    where += ", where nothing is exchanged" if exchanges_nothing(c) else ""
-    if c.verdict == "equal":
-        return f"{first} and {second} are equally fast within {rule(c.margin)} {where}."
-    by = f"{100 * (max(c.paired.ratio, 1 / c.paired.ratio) - 1):.1f} %"
-    launches = count(c.paired.n, "launch")
-    if c.paired.n < c.needs or not c.estimate.shown:
-        few = f"a verdict needs {c.needs}" if c.paired.n < c.needs else "no interval is known"
-        return f"Not settled: {ahead} is ahead by {by} in {launches} {where}, and {few}."
-    spread = _of_the_one_ahead(c, c.estimate.shown, 1)
-    if not c.settled:
-        possible = f"anything from {spread} is possible"
-        return f"Not settled: {ahead} is ahead by {by} in {launches} {where}, and {possible}."
-    day = f"; on another day expect {_of_the_one_ahead(c, c.another_day, 0)}"
-    return f"{ahead} is {by} faster than {behind} {where} ({spread}){day if c.another_day else ''}."
-
-
-def _of_the_one_ahead(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> str:
-    """State by what share one side may be faster, '4.9 to 10.1 %', from an interval of ratios."""
-    low, high = ratios or (1.0, 1.0)
-    low, high = (low, high) if c.paired.ratio > 1 else (1 / high, 1 / low)
-    return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
+def section(a: Analysis, title: str) -> str:
+    """Entitle a section of numbers: all of an emulated study says so."""
+    return f"{title} (emulated)" if a.emulated() else title
 
 
 def prospect(c: Comparison) -> str:
@@ -114,24 +168,9 @@ def prospect(c: Comparison) -> str:
     return f"{needed}; {by_then}, were ratio and noise the true ones"
 
 
-def doubts(c: Comparison) -> Iterator[str]:
-    """Yield a sentence where the ratio and its check tell of two different things."""
-    if c.skewed:
-        yield (
-            f"the ratio of median steps is {c.median_ratio:.3f} against {c.paired.ratio:.3f} of "
-            f"totals: more than {rule(c.margin)} apart, so slow steps decide"
-        )
-
-
-def another_day(c: Comparison) -> str:
-    """Predict what the same comparison may give on another day; '' where there is no interval."""
-    if c.another_day is None or not c.estimate.shown:
-        return ""
-    low, high = ratio_ends(*c.another_day)
-    sessions = len(set(c.sessions))
-    why = f"a prediction from {sessions} sessions"
-    if c.unit != "sessions":
-        tau = TAU_EMULATED if c.emulated else TAU
-        of = count(sessions, "session")
-        why = f"this is of {of}, and the project's own differ by an sd of {rule(tau)}"
-    return f"On another day the ratio may lie in [{low}, {high}]: {why}."
+def standing(whole: Iterable[Statement]) -> str:
+    """Sum up all checks in one line: 'Holds: equal work, in turns. In doubt: 1 session.'"""
+    checked = [one for one in whole if one.kind == "check"]
+    names = {"Holds": True, "In doubt": False, "Not known": None}
+    each = {word: [c.name for c in checked if c.holds is holds] for word, holds in names.items()}
+    return " ".join(f"{word}: {', '.join(some)}." for word, some in each.items() if some)

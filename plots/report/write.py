@@ -19,17 +19,13 @@ from bench.study.folder import COLLECTIVES
 from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
-from plots.analyse.variants import words
-from plots.report import answer, figures, lead, sections
+from plots.report import figures, tables
 from plots.report.axes import PRESETS
-from plots.report.checks import checks
-from plots.report.columns import csv_text
-from plots.report.figures import Picture
+from plots.report.findings import findings, terminal
 from plots.report.format import file_names
-from plots.report.html import html
-from plots.report.markdown import page
+from plots.report.page import html, markdown, page
 
-SCHEMA = 2  # of summary.json
+SCHEMA = 3  # of summary.json
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
 
@@ -43,21 +39,32 @@ def write(a: Analysis, out: Path) -> list[str]:
 
     Returns the answer, for a terminal.
     """
-    drawn = figures.draw(a)
+    drawn, whole = figures.draw(a), findings(a)
     try:
         _remove_stale(out, drawn)
-        written = figures.save(drawn, out / "figures")
-        answering = next(
-            (name for kind in lead.figures_of(a) for name in drawn if name.startswith(kind)), ""
-        )
-        texts = _texts(a, list(figures.pictures(a, drawn, out / "figures", answering)))
+        figures.save(drawn, out / "figures")
+        content = page(a, whole, [*drawn])
+        data = summary(a, [*drawn])
+        numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
+        texts = {
+            "summary.json": f"{numbers}\n",
+            "runs.csv": tables.csv_text(tidy(a.loaded)),
+            "points.csv": tables.csv(data["throughput"]),
+            "comparisons.csv": tables.csv(data["comparisons"]),
+            **_trainings(a),
+            "report.html": html(content, [*figures.pictures(a, drawn, out / "figures")]),
+            "report.md": markdown(content),
+        }
         for name, text in texts.items():  # names of files may hold what is no character
             (out / name).parent.mkdir(exist_ok=True)
-            write_whole(out / name, text.encode(errors="replace"))
+            if text:
+                write_whole(out / name, text.encode(errors="replace"))
+            else:
+                (out / name).unlink(missing_ok=True)
     except OSError as error:
         wrong = f"{out} cannot be written: {error.strerror}"
         raise UsageError(f"{wrong}; choose another folder with --out") from error
-    return answer.terminal(a, out / "report.md", len(written) + len(texts) - 1)
+    return terminal(whole, out / "report.html")
 
 
 def analysed(folder: Path) -> Analysis:
@@ -96,25 +103,10 @@ def draw_one(
         known = ", ".join(sorted(cells))
         raise UsageError(f"--colour {min(unknown)}=...: no such cell; {folder} has {known}")
     usual = PRESETS[preset]
-    changes: dict[str, Any] = {"title": title, "labels": labels, "colours": colours}
+    changes: dict[str, Any] = {"alone": True, "title": title, "labels": labels, "colours": colours}
     changed = replace(usual, width_in=width_in or usual.width_in, **changes)
     drawn = figures.draw(a, changed, name)[name]
     return figures.save_as(drawn, out, dpi or figures.DPI)
-
-
-def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
-    """Make all texts of a report, by file name; the pages, which speak of the others, come last."""
-    drawn = [picture.name for picture in pictures]
-    whole = page(a, drawn)
-    numbers = to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
-    return {
-        "summary.json": f"{numbers}\n",
-        "runs.csv": csv_text(tidy(a.loaded)),
-        **dict(sections.files(a)),
-        **_trainings(a),
-        "report.html": html(a, whole, pictures),
-        "report.md": whole.markdown(),
-    }
 
 
 def _trainings(a: Analysis) -> dict[str, str]:
@@ -124,17 +116,16 @@ def _trainings(a: Analysis) -> dict[str, str]:
     trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
     named = file_names("training", trained)
     usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
-    return {"trainings.csv": csv_text(by_epoch(a.trained)), **usual}
+    return {"trainings.csv": tables.csv_text(by_epoch(a.trained)), **usual}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     """Gather all that a report prints, unrounded; an estimate is value, low95, high95, n (blocks).
 
-    Every row of numbers says whether it is emulated; what is not of one variant, whether any of it.
+    Every row of numbers says whether it is emulated; what is not of one arm, whether any of it.
     """
     study, blocks = a.loaded.study, a.loaded.study.blocks or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
-    frame["variant"] = frame["variant"].map(words)
     data = {
         "schema": SCHEMA,
         "study": {
@@ -151,11 +142,10 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),
         "attempts": a.attempts,
-        "checks": [asdict(check) for check in checks(a)],
         "notes": list(a.loaded.notes),
         "figures": drawn,
     }
-    sections.summarised(a, data)
+    tables.summarise(a, data)
     return data
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plots.analyse.quiet import others_share
 
 from bench.record import Run, read_run
+from bench.study.rows import others_share
 from tests.bench.ranks import ROOT, bench, environment, mpirun, run, torchrun
 
 pytestmark = pytest.mark.ranks

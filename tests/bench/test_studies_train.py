@@ -29,7 +29,7 @@ def largest(name: str) -> Iterator[RunConfig]:
         study = fit(read_study(find_study(name)), read_site(site), (), find_study(name))
         runs: list[PlannedRun] = plan(study, 1, ROOT)[0]
         for curve in study.scaling:
-            through = [run for run in runs if curve in run.point.curves]
+            through = [run for run in runs if curve in run.config.curves]
             most = max(run.config.world_size for run in through)
             yield from (run.config for run in through if run.config.world_size == most)
 

@@ -12,7 +12,7 @@ from bench.backends.hvd_start import require_interface_taken
 from bench.config import RunConfig, UsageError
 from bench.launch import wire
 from bench.record import read_run
-from plots.analyse import comparability
+from bench.study import comparability
 from tests.bench.ranks import bench
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,13 +239,14 @@ def in_job(
         write(folder / "runs" / name, run, true, provenance=job.place(world_size))
 
 
-def page(folder: Path, out: Path | None = None) -> str:
-    """Read the report in `out`, and add the details of `folder` that report.html alone holds."""
-    from plots.report import markdown
+def page(folder: Path) -> str:
+    """Render a study's page with the details that report.html alone holds."""
+    from plots.report.findings import findings
+    from plots.report.page import markdown, page
     from plots.report.write import analysed
 
-    details = markdown.page(analysed(folder), []).markdown(folded=True)
-    return f"{((out or folder) / 'report.md').read_text()}\n{details}"
+    a = analysed(folder)
+    return markdown(page(a, findings(a), []), deepest=2)
 
 
 def rows(text: str, heading: str) -> list[dict[str, str]]:
@@ -256,5 +256,6 @@ def rows(text: str, heading: str) -> list[dict[str, str]]:
     table = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
     head, _, *cells = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in table)
     above = [line for line in lines[:start] if line.startswith("In every row: ")]
-    once = dict(re.findall(r"\*([^*]+)\*: (.+?)(?=; \*|\.$)", "".join(above)))
+    alike = "".join(above).removeprefix("In every row: ").removesuffix(".").split("; ")
+    once = dict(one.split(": ", 1) for one in filter(None, alike))
     return [once | dict(zip(head, row, strict=True)) for row in cells]

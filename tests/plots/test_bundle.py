@@ -138,7 +138,7 @@ def another_name(folder: Path) -> None:
         (no_end, "has no end: wait for its job"),
         (another_name, "has backend='ddp', planned 'horovod'"),
         (lambda folder: said(folder, "begin"), "job 7 has begun and not ended"),
-        (edit("report.md", "## Answer", "## The answer"), "report.md is not what the logs say"),
+        (edit("report.md", "## Methods", "## The methods"), "report.md is not what the logs say"),
         (edit("summary.json", '"margin": 0.', '"margin": 1.'), "summary.json is not what the"),
         (edit("summary.json", "{", "["), "summary.json is not what the logs say"),
     ],

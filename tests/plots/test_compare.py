@@ -166,31 +166,30 @@ def test_the_same_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"\| measured \| 20\d\d-\d\d-\d\d", capsys.readouterr().out)
 
 
-def test_two_precisions_and_two_settings_of_one_cell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_arms_of_one_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Known ratios: twice as fast in bf16, 1.25 times as fast with matched settings."""
-    for block, precision, settings in itertools.product(
-        range(6), ("float32", "bf16"), ("shipped", "matched")
-    ):
-        run = logs.config("ddp/mpi", 2, 16, block, precision=precision, settings=settings)
-        seconds = 0.2 / (2 if precision == "bf16" else 1) / (1.25 if settings == "matched" else 1)
-        logs.write(tmp_path / "runs" / f"{block}-{precision}-{settings}.jsonl", run, seconds)
-    for a, b, ratio in (
-        ("precision=float32", "precision=bf16", 2.0),
-        ("settings=shipped", "settings=matched", 1.25),
-    ):
-        sides = (f"ddp/mpi,{a}", f"ddp/mpi,{b}")
+    arms: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "bf16": {"precision": "bf16"},
+        "matched": {"settings": "matched"},
+    }
+    for block, (arm, fields) in itertools.product(range(6), arms.items()):
+        run = logs.config(f"ddp/mpi@{arm}", 2, 16, block, **fields)
+        seconds = 0.2 / {"plain": 1, "bf16": 2, "matched": 1.25}[arm]
+        logs.write(tmp_path / "runs" / f"{block}-{arm}.jsonl", run, seconds)
+    tables = "[arms.plain]\n[arms.bf16]\nprecision = 'bf16'\n[arms.matched]\nsettings = 'matched'\n"
+    cells = (
+        'cells = ["ddp/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n[weak]\nbatch_per_rank = 16\n'
+    )
+    logs.study_toml(tmp_path, more=cells + tables)
+    for arm, ratio in (("bf16", 2.0), ("matched", 1.25)):
+        sides = ("ddp/mpi,plain", f"ddp/mpi,{arm}")
         assert main(["compare", str(tmp_path), "--cells", *sides, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)["comparisons"]
-        assert [c["ratio"] for c in found] == pytest.approx([ratio] * 2)
+        assert [c["ratio"] for c in found] == pytest.approx([ratio])
     for words, said in (
         (("ddp/mpi", "ddp/mpi"), "name two that differ"),
-        (
-            ("ddp/mpi", "ddp/mpi,settings=tuned"),
-            "of ddp/mpi it has precision=bf16, precision=float",
-        ),
-        (("ddp/mpi", "ddp/mpi,bf16"), "'bf16' is no FIELD=VALUE"),
+        (("ddp/mpi", "ddp/mpi,tuned"), "arms of ddp/mpi: bf16, matched, plain"),
     ):
         assert main(["compare", str(tmp_path), "--cells", *words]) == 2
         assert said in capsys.readouterr().err

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plots.analyse.breakdown import parts_of
 
 from bench.record import read_run
+from bench.study.rows import parts_of
 from plots.report import figures
 from plots.report.write import analysed
 from tests.plots import logs
@@ -42,7 +42,7 @@ def test_clocks_of_two_hosts_are_set_by_the_end_of_the_exchange(
 def test_the_stacks_are_as_long_as_the_steps() -> None:
     a = analysed(ROOT / "results" / "exposed")
     assert a.exchange is not None
-    (ax,) = figures.draw(a, only="breakdown")["breakdown"].axes
+    ax, _ = figures.draw(a, only="breakdown")["breakdown"].axes
     bars: list[Any] = list(ax.patches)
     rows = {round(p.get_y() + p.get_height() / 2) for p in bars}
     longest = [

@@ -48,49 +48,52 @@ def ends(container: ErrorbarContainer) -> list[tuple[float, float]]:
     return [(float(s[0][1]), float(s[1][1])) for s in segments.get_segments()]
 
 
-def test_the_ratio_against_ranks_has_every_comparison_its_interval_and_the_margin(
+def test_the_ratio_has_every_comparison_its_interval_its_launches_and_the_margin(
     analysis: Analysis, drawn: dict[str, Figure]
 ) -> None:
-    weak, strong = drawn["ratio-by-size"].axes
-    assert weak.get_xlabel() == "ranks (weak scaling)"
-    assert strong.get_xlabel() == "ranks (strong scaling)"
-    assert weak.get_yscale() == "log"
-    for ax, curve in ((weak, "weak"), (strong, "strong")):
-        rows = [c for c in analysis.comparisons if curve in c.curves]
-        rows.sort(key=lambda c: c.world_size)
-        (container,) = bars(ax).values()
-        assert xs(container.lines[0]) == [c.world_size for c in rows]
-        assert values(container) == [c.paired.ratio for c in rows]
-        for drawn_ends, c in zip(ends(container), rows, strict=True):
-            assert drawn_ends == pytest.approx(c.paired.interval(c.level))
-        (band,) = ax.patches
-        low, high = band.get_path().get_extents(band.get_patch_transform()).intervaly
-        edge = 1 + analysis.loaded.study.margin
-        assert (low, high) == pytest.approx((1 / edge, edge))
-    assert (
-        drawn["ratio-by-size"].axes[0].get_ylabel() == "images/s of Horovod\nover images/s of DDP"
-    )
+    (ax,) = drawn["ratio"].axes
+    rows = {c.paired.ratio: c for c in analysis.comparisons}
+    containers = [c for c in ax.containers if isinstance(c, ErrorbarContainer)]
+    assert sorted(xs(c.lines[0])[0] for c in containers) == sorted(rows)
+    for container in containers:
+        c = rows[xs(container.lines[0])[0]]
+        ((segment,),) = [bar.get_segments() for bar in container.lines[2]]
+        assert [float(end[0]) for end in segment] == pytest.approx(c.paired.interval(c.level))
+        assert any(xs(line) == list(c.paired.ratios) for line in ax.get_lines())
+        (row,) = {*ys(container.lines[0])}
+        texts = [t.get_text() for t in ax.texts if t.xy[1] == row]  # type: ignore[attr-defined]
+        assert any(f"{c.paired.ratio:.3f} [" in text for text in texts)
+        assert any(text.endswith("DDP faster") for text in texts), "as decided"
+    (band,) = ax.patches
+    low, high = band.get_path().get_extents(band.get_patch_transform()).intervalx
+    edge = 1 + analysis.loaded.study.margin
+    assert (low, high) == pytest.approx((1 / edge, edge))
 
 
-def test_throughput_has_every_point_its_interval_and_the_ideal(
+def test_scaling_has_every_point_its_interval_and_the_ideal(
     analysis: Analysis, drawn: dict[str, Figure]
 ) -> None:
-    (ax,) = drawn["weak-throughput"].axes
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("ranks", "throughput (images/s)")
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2"]
-    assert ax.get_ylim()[0] == 0
-    found = bars(ax)
-    assert list(found) == ["single", "ddp/mpi", "horovod/mpi"]
-    for cell, container in found.items():
-        own = [t for t in analysis.throughput if (t.curve, t.point.cell) == ("weak", cell)]
-        rows = [t.images_per_s for t in own]
-        assert values(container) == [e.value for e in rows]
-        for drawn_ends, e in zip(ends(container), rows, strict=True):
-            assert drawn_ends == pytest.approx((e.low, e.high))
-    single = values(found["single"])[0]
-    (ideal,) = [line for line in ax.get_lines() if line.get_label() == "ideal"]
-    assert ys(ideal) == [single, 2 * single]
-    assert xs(ideal) == [1, 2]  # a true scale, on which the ideal is straight
+    top_weak, top_strong, weak, strong, _ = drawn["scaling"].axes
+    assert [top_weak.get_ylabel(), weak.get_ylabel()] == ["images/s", "efficiency"]
+    for curve, top, bottom in (("weak", top_weak, weak), ("strong", top_strong, strong)):
+        assert top.get_title().startswith(f"{curve}: ")
+        assert bottom.get_xlabel() == "ranks"
+        assert [t.get_text() for t in bottom.get_xticklabels()] == ["1", "2"]
+        assert top.get_ylim()[0] == bottom.get_ylim()[0] == 0
+        speeds = [t for t in analysis.throughput if t.curve == curve]
+        common = [s for s in analysis.efficiency if (s.curve, s.kind) == (curve, "common")]
+        for ax, rows, name in ((top, speeds, "images_per_s"), (bottom, common, "efficiency")):
+            shown = bars(ax)
+            assert {*shown} == {r.point.cell for r in rows}
+            for cell, container in shown.items():
+                estimates = [getattr(r, name) for r in rows if r.point.cell == cell]
+                assert values(container) == [e.value for e in estimates]
+                for drawn_ends, e in zip(ends(container), estimates, strict=True):
+                    assert drawn_ends == pytest.approx((e.low, e.high))
+        single = values(bars(top)["single"])[0]
+        (ideal,) = [line for line in top.get_lines() if line.get_label() == "ideal"]
+        assert ys(ideal) == [single, 2 * single]
+        assert xs(ideal) == [1, 2]  # a true scale, on which the ideal is straight
 
 
 def test_markers_and_colours_are_the_same_in_every_figure(drawn: dict[str, Figure]) -> None:
@@ -105,30 +108,19 @@ def test_markers_and_colours_are_the_same_in_every_figure(drawn: dict[str, Figur
     assert len(set(colours)) == len(set(markers)) == len(looks) == 3
 
 
-def test_efficiency_shows_both_baselines_side_by_side(
-    analysis: Analysis, drawn: dict[str, Figure]
-) -> None:
-    common, own = drawn["weak-efficiency"].axes
-    assert "T(1)/T(p)" in common.get_ylabel()
-    weak = [s for s in analysis.efficiency if (s.curve, s.kind) == ("weak", "common")]
-    expected = {s.point.cell: s.efficiency.value for s in weak if s.point.world_size == 2}
-    assert {cell: values(c)[-1] for cell, c in bars(common).items()} == expected
-    assert all(values(c)[0] == 1.0 for c in bars(own).values())
-    base = f"{weak[0].baseline_images_per_s.value:.1f} images/s"
-    said = f"Common baseline: single, 1 rank, 16 images per step: {base}"
-    assert said in drawn["weak-efficiency"].get_supxlabel()
-
-
 def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:
+    """Without a plain process efficiency is over each cell's own one rank, where it is 1."""
     for batch in (8, 16):
         for p in (1, 2):
             run = logs.config("ddp/mpi", p, batch)
             logs.write(tmp_path / f"{batch}-{p}.jsonl", run, 0.01 * batch)
     drawn = figures.draw(analyse(load(tmp_path)))
-    kinds = ("throughput", "efficiency")
-    names = [f"weak-{batch}-{kind}" for kind in kinds for batch in (8, 16)]
-    assert list(drawn) == names
-    assert [len(xs(c.lines[0])) for c in bars(drawn["weak-8-throughput"].axes[0]).values()] == [2]
+    assert list(drawn) == ["scaling"]
+    axes = drawn["scaling"].axes[:4]
+    assert [ax.get_title() for ax in axes[:2]] == [f"weak: {n} images per rank" for n in (8, 16)]
+    lines = [line for ax in axes for line in bars(ax).values()]
+    assert [len(xs(line.lines[0])) for line in lines] == [2] * 4
+    assert [values(line) for line in lines[2:]] == [pytest.approx([1, 1], rel=0.02)] * 2
 
 
 def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> None:
@@ -140,7 +132,7 @@ def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> N
                 run = logs.config(cell, p, block=block)
                 logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", run, 0.1 * more)
     drawn = figures.draw(analyse(load(tmp_path)))
-    (ax,) = drawn["weak-throughput"].axes
+    ax = drawn["scaling"].axes[0]
     found = bars(ax)["ddp/mpi"]
     assert len(found.lines[2]) == 0
     rings = [line for line in ax.get_lines() if line.get_marker() == "o"]

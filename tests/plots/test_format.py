@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from bench.study.stats import Estimate
-from plots.report.columns import csv_text
 from plots.report.format import every, interval, percent, ratio
+from plots.report.tables import csv_text
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import pytest
 import plots
 from bench.config import RunConfig
 from bench.record import append_event
+from bench.study import comparability
 from bench.study.frames import Loaded, load
-from plots.analyse import comparability
 from plots.analyse.study import analyse, machine
-from plots.report import answer
-from plots.report.markdown import page
+from plots.report.findings import findings, terminal
+from plots.report.page import markdown, page
 from plots.report.write import analysed, summary
 from tests.plots import logs
 
@@ -116,7 +116,9 @@ def test_a_page_is_its_golden(name: str) -> None:
     a = analysed(folder)
     kept = json.loads((folder / "summary.json").read_text())
     golden = folder / "report.md"
-    assert page(a, kept["figures"]).markdown() == golden.read_text(), f"make report: {golden}"
+    assert markdown(page(a, findings(a), kept["figures"])) == golden.read_text(), (
+        f"make report: {golden}"
+    )
 
 
 def started(path: Path, moment: str, pid: int = 7) -> None:
@@ -336,7 +338,7 @@ def test_blocks_of_other_conditions_are_not_averaged(tmp_path: Path) -> None:
     why = "differs from its point's other runs: env.OMPI_MCA_btl: self,tcp, unset"
     names = ("6-ddp.jsonl", "6-hor.jsonl", "7-ddp.jsonl", "7-hor.jsonl")
     assert reasons(a.loaded) == dict.fromkeys(names, why)
-    assert "env.OMPI_MCA_btl" in answer.terminal(a, tmp_path / "report.md", 1)[-2]
+    assert "env.OMPI_MCA_btl" in terminal(findings(a), tmp_path)[-2]
     for block in (0, 1, 2, 3):
         for path in tmp_path.glob(f"{block}-*.jsonl"):
             path.unlink()

@@ -72,7 +72,7 @@ def test_a_slow_beginning_of_turns_is_named(
             logs.write(path, run, 0.1, noise, provenance=where, first_step=slow)
     (check,) = (one for one in checks(analysed(tmp_path)) if one.name.startswith("turns "))
     assert (check.name, check.holds) == (name, holds)
-    claimed = float(re.findall(r"DDP's times ([\d.]+) ", check.why)[0])
+    claimed = float(re.findall(r"DDP's times ([\d.]+) ", check.text)[0])
     assert claimed == pytest.approx(first_step, abs=0.01)
 
 

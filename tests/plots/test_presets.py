@@ -51,8 +51,9 @@ def seen(figure: Figure) -> list[tuple[str, Bbox]]:
     """List every drawn text with its place; matplotlib keeps marks beyond an axis's ends."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
-    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
-    marks = {mark for axis in axes for mark in axis.get_ticklabels(which="both")}
+    axes = [axis for ax in figure.axes if ax.axison for axis in (ax.xaxis, ax.yaxis)]
+    every = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    marks = {mark for axis in every for mark in axis.get_ticklabels(which="both")}
     ticks = [tick for axis in axes for tick in axis._update_ticks()]  # type: ignore[union-attr]
     shown = {text for tick in ticks for text in (tick.label1, tick.label2)}
     texts = [x for x in figure.findobj(Text) if x.get_visible() and (x not in marks or x in shown)]
@@ -93,7 +94,7 @@ def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -
 
 def test_names_and_colours_are_as_asked(study: Path, tmp_path: Path) -> None:
     path = tmp_path / "one.svg"
-    asked = ["figure", "weak-throughput", str(study), "-o", str(path), "--preset", "paper"]
+    asked = ["figure", "scaling", str(study), "-o", str(path), "--preset", "paper"]
     named = ["--label", "ddp/mpi=PyTorch DDP", "--colour", "ddp/mpi=#123456"]
     for more in ([], named):
         assert main([*asked, *more]) == 0

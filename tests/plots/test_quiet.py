@@ -9,8 +9,8 @@ import pytest
 
 from bench.study.frames import load
 from plots.analyse.study import analyse
-from plots.report.answer import terminal
 from plots.report.checks import checks
+from plots.report.findings import findings, terminal
 from tests.plots import logs
 
 START = {"busy_jiffies": 5000, "idle_jiffies": 9000, "steal_jiffies": 70, "own_jiffies": 300}
@@ -45,8 +45,8 @@ def test_what_others_took_is_told_of_the_worst_node(tmp_path: Path) -> None:
     assert told.isna()["old.jsonl"]
     (check,) = [c for c in checks(analyse(loaded)) if c.name == "busy in 2 of 4 runs"]
     assert check.holds is False
-    assert check.why.endswith("at most 10 % (2.jsonl).")
-    printed = terminal(analyse(loaded), tmp_path / "report.md", 1)
+    assert check.text.endswith("at most 10 % (2.jsonl).")
+    printed = terminal(findings(analyse(loaded)), tmp_path / "report.html")
     assert check.name in printed[-2].partition("In doubt: ")[2]
 
 

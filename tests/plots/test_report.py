@@ -86,8 +86,8 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_nothing_is_dropped_silently(study: Path) -> None:
     text, values = logs.page(study), summary(study)
     assert "60 usable runs in 6 blocks; 1 unusable log; 1 superseded attempt, kept" in text
-    assert r"| `x.jsonl` | failed | exit code 0: loss \| is nan |" in text
-    assert "| `x.attempt-1.jsonl` | interrupted | killed together with its job |" in text
+    assert r"| x.jsonl | failed | exit code 0: loss \| is nan |" in text
+    assert "| x.attempt-1.jsonl | interrupted | killed together with its job |" in text
     assert "1 usable run ended with an exit code other than 0" in text
     assert [u["log"] for u in values["unusable"]] == ["x.jsonl"]
     assert len(values["runs"]) == 60

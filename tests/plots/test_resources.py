@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plots.analyse.resources import of_run
 
 from bench.record import read_run
+from bench.study.rows import resources_of
 from plots.__main__ import main
 from tests.plots import logs
 
@@ -52,4 +52,4 @@ def test_a_peak_that_nobody_states_gives_no_utilisation(tmp_path: Path) -> None:
     path = logs.write(
         tmp_path / "a.jsonl", logs.config("ddp/mpi", 2), 0.1, end={"flops_per_image": 1e9}
     )
-    assert of_run(read_run(path)) == {"flops_per_image": 1e9}
+    assert resources_of(read_run(path)) == {"flops_per_image": 1e9}

@@ -99,7 +99,7 @@ def test_the_report_keeps_every_epoch(folder: Path, tmp_path: Path) -> None:
 
 def test_the_figure_draws_every_training_and_the_target(a: Analysis) -> None:
     drawn = figures.draw(a)
-    *of_accuracy, done = drawn["accuracy"].axes
+    *of_accuracy, done, _ = drawn["accuracy"].axes
     for ax, longest in zip(of_accuracy, (3, 13.0), strict=True):
         data: list[Any] = [line.get_data() for line in ax.lines]
         lines = [[[float(v) for v in along] for along in both] for both in data]

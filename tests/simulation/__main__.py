@@ -19,7 +19,7 @@ from bench.study.disk import write_whole
 from bench.study.frames import load
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.study import analyse
-from plots.report.columns import csv_text
+from plots.report.tables import csv_text
 from tests.simulation.noise import measured
 from tests.simulation.studies import simulate
 

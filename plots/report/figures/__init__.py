@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import io
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
 from bench.config import UsageError
+from bench.study.definition import Point
 from bench.study.disk import write_whole
-from bench.study.verdict import Comparison
-from bench.study.points import Point, PointRow
-from plots.analyse.scaling import size
+from plots.analyse.scaling import Throughput
 from plots.analyse.study import Analysis
-from plots.analyse.variants import Variant, beside
-from plots.report import answer
 from plots.report.axes import PRESETS, Preset, drawn_as
 from plots.report.figures import curves, exchange, ratio, trainings
-from plots.report.figures.hover import with_names
-from plots.report.figures.style import STYLE, drawing
+from plots.report.figures.style import STYLE, drawing, with_names
 from plots.report.format import file_names
+from plots.report.page import Picture
+from plots.report.verdicts import page_arm
 
 # formats, and what of the moment each would hold
 ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
 DPI = 200
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure as SVG, and what it shows for those who do not see it."""
-
-    name: str
-    svg: str
-    alt: str
-    narrow: str = ""  # the same for a phone, where it answers the page's question
 
 
 def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[str, Figure]:
@@ -61,38 +46,50 @@ def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[
 
 def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """Declare every figure, a new one too: for which rows it is drawn, and its name."""
-    # the figure that the page begins with is the first, and of the comparison that it tells
-    ratios: dict[tuple[Variant], list[Comparison]] = defaultdict(list)
-    for c in answer.by_weight(a):
-        ratios[c.variant,].append(c)
-    for page, name in file_names("ratio-by-size", ratios):
-        if ratio.curves_of(ratios[page]):
-            yield name, partial(ratio.against_size, a, ratios[page])
     # what slept is no row beside what computed
-    kinds = {page: ("emulated" if a.emulated(page[0]) else "real",) for page in ratios}
-    for kind, name in file_names("ratio", kinds.values()):
-        yield (
-            name,
-            partial(ratio.draw, a, [rows for page, rows in ratios.items() if kinds[page] == kind]),
-        )
+    kinds = ["emulated" if c.emulated else "real" for c in a.comparisons]
+    for kind, name in file_names("ratio", [(kind,) for kind in kinds]):
+        rows = [c for c, other in zip(a.comparisons, kinds, strict=True) if other == kind[0]]
+        yield name, partial(ratio.draw, a, rows)
+    yield from _scaling(a)
     yield from _exchange(a)
     yield from _accuracy(a)
-    for name, throughputs in _series(a.throughput):
-        if len({size(r.curve, r.point) for r in throughputs}) > 1:
-            yield f"{name}-throughput", partial(curves.throughput, a, throughputs)
-    for name, scaled in _series(a.efficiency):
-        ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
-        yield f"{name}-{ending}", partial(curves.scaling, a, scaled)
+
+
+def _scaling(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
+    """Yield a page for each arm, that of most sizes first; `single` joins every one."""
+
+    def page(row: Throughput) -> tuple[str, str]:
+        return "batch" if row.curve == "batch" else "scaling", page_arm(a, row.point)
+
+    pages: dict[tuple[str, str], list[Throughput]] = {}
+    for key in dict.fromkeys(page(r) for r in a.throughput if r.point.cell != "single"):
+        of_arm = [r for r in a.throughput if r.point.cell != "single" and page(r) == key]
+        alone = key[0], a.table.plain_arm(of_arm[0].point)
+        rows = [r for r in a.throughput if r.point.cell == "single" and page(r) == alone]
+        if len({curves.size(r) for r in (*rows, *of_arm)}) > 1:
+            pages[key] = [*rows, *of_arm]
+    order = sorted(
+        pages, key=lambda key: (key[0] != "scaling", -len({*map(curves.size, pages[key])}))
+    )
+    for kind in ("scaling", "batch"):
+        for key, name in file_names(kind, [key for key in order if key[0] == kind]):
+            points = {r.point for r in pages[key]}
+            scaled = [s for s in a.efficiency if s.point in points and kind == "scaling"]
+            common = [s for s in scaled if s.kind == "common"]
+            yield name, partial(curves.scaling, a, pages[key], common or scaled)
 
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """Yield a page for each number of ranks of the frameworks; one plain process is on each."""
-    key = attrgetter("variant", "samples_per_step", "world_size")
-    pages = {key(t.point) for t in a.trained if t.point.world_size > 1}
-    pages = pages or {key(t.point) for t in a.trained}
+
+    def key(p: Point) -> tuple[str, int, int]:
+        return page_arm(a, p), p.global_batch, p.world_size
+
+    points = [t.point for t in a.trained if t.point.world_size > 1]
+    pages = {key(p): p for p in points or [t.point for t in a.trained]}
     for page, name in file_names("accuracy", sorted(pages)):
-        alone = beside("single", page[0]), page[1], 1
-        wanted = {"single": alone}
+        wanted = {"single": (a.table.plain_arm(pages[page]), page[1], 1)}
         rows = [t for t in a.trained if key(t.point) == wanted.get(t.point.cell, page)]
         yield (
             name,
@@ -101,17 +98,17 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """Yield a page for each size: its cells and variants are rows."""
+    """Yield a page for each size: its cells and arms are rows."""
 
     def of(p: Point) -> tuple[int, int]:
-        return p.world_size, p.samples_per_rank
+        return p.world_size, p.batch_per_rank
 
     if a.exchange is None:
         return
     parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
     for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
         rows = [r for r in parts if of(r.point) == page]
-        yield name, partial(exchange.breakdown, a, rows, a.exchange.costs)
+        yield name, partial(exchange.breakdown, a, rows)
     for page, name in file_names("overlap", sorted({of(r.point) for r in overlaps})):
         yield name, partial(exchange.overlap, a, [r for r in overlaps if of(r.point) == page])
 
@@ -136,29 +133,10 @@ def _data(figure: Figure, ending: str, dpi: int = DPI) -> bytes:
     return with_names(drawn.decode()).encode() if ending == "svg" else drawn
 
 
-def pictures(
-    a: Analysis, figures: dict[str, Figure], folder: Path, answering: str = ""
-) -> Iterator[Picture]:
-    """Read the figures as they were saved, each with its title and conditions in words.
-
-    The one that answers is there in the width of a phone too.
-    """
-    for name, figure in figures.items():
-        alt, narrow = ". ".join(text.get_text() for text in figure.texts), ""
-        if name == answering:
-            narrow = _data(draw(a, PRESETS["phone"], name)[name], "svg").decode()
-        yield Picture(name, (folder / f"{name}.svg").read_text(), alt.replace("\n", " "), narrow)
-
-
-def _series(rows: Sequence[PointRow]) -> Iterator[tuple[str, list[PointRow]]]:
-    """Split rows by figure: one curve, variant and fixed size each; `single` joins every one."""
-
-    def key(r: PointRow) -> tuple[Variant, int]:
-        return r.point.variant, r.point.fixed(r.curve)
-
-    for curve in dict.fromkeys(r.curve for r in rows):
-        on = [r for r in rows if r.curve == curve]
-        pages = [key(r) for r in on if r.point.cell != "single"]
-        for page, name in file_names(curve, pages):
-            wanted = {"single": (beside("single", page[0]), page[1])}
-            yield name, [r for r in on if key(r) == wanted.get(r.point.cell, page)]
+def pictures(a: Analysis, drawn: Mapping[str, Figure], folder: Path) -> Iterator[Picture]:
+    """Read the figures as they were saved, and draw each in the width of a phone too."""
+    narrow = draw(a, PRESETS["phone"])
+    for name, figure in drawn.items():
+        words = " ".join(text.get_text() for text in figure.texts)
+        wide, small = (folder / f"{name}.svg").read_text(), _data(narrow[name], "svg").decode()
+        yield Picture(name, wide, small, words)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.imports.efficiency import CurveRow
-from plots.report.axes import PRESETS, look
+from plots.report.axes import PRESETS, drawn_as, look
 from plots.report.figures.style import (
     GREY,
     GUIDE,
     drawing,
     legend,
-    name_axes,
     panels,
     scale_axes,
 )
@@ -31,22 +31,24 @@ def draw(rows: Sequence[CurveRow]) -> Figure:
     for row in rows:
         lines[row.source, row.curve, row.backend].append(row)
     worlds = sorted({1, *(r.world_size for r in rows)})
-    with drawing(PRESETS["page"]):
-        figure, axes = panels(9.6, 4.2, 2)
+    wide = replace(PRESETS["page"], width_in=9.6)
+    with drawn_as(wide), drawing(wide):
+        figure, (axes,) = panels(1, 2, 3.2, names=2 * len(lines))
         for ax, (baseline, name) in zip(axes, _BASELINES.items(), strict=True):
             for series in lines.values():
                 _draw_line(ax, series, baseline, cells)
             ax.axhline(100, ls="--", **GUIDE)
             scale_axes(ax, worlds, (0, 130), log_y=False)
-            name_axes(ax, "ranks", "efficiency (%)" if ax is axes[0] else "", f"against {name}")
-        legend(axes[-1])
+            ax.set(xlabel="ranks", title=f"against {name}")
+        axes[0].set_ylabel("efficiency (%)")
+        legend(figure)
         title = "Scaling as published (hollow) and as measured here (filled)"
-        figure.suptitle(title, x=0.01, ha="left", fontsize="large")
+        figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
         foot = (
             "Solid: weak scaling; dotted: strong scaling. Published points: one run, no interval. "
             "Machines, wires and batches differ."
         )
-        figure.supxlabel(foot, x=0.01, ha="left", fontsize="small", color=GREY)
+        figure.supxlabel(foot, x=0.01, ha="left", wrap=True, color=GREY)
         return figure
 
 

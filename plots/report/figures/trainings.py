@@ -9,28 +9,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bench.study.points import PointRow, ranks
-from plots.analyse.study import Analysis, workload
-from plots.analyse.trainings import Training
-from plots.report.axes import in_order, look
-from plots.report.figures.style import GUIDE, add_titles, legend, name_axes, panels
-from plots.report.format import rule, seconds
+from bench.study.points import ranks
+from bench.study.rows import Training
+from plots.analyse.study import Analysis
+from plots.analyse.trainings import Trained
+from plots.report.axes import in_order, look, preset
+from plots.report.figures.style import GUIDE, caption, legend, panels
+from plots.report.format import rule
+from plots.report.verdicts import line_label, page_arm
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
 
 
-def accuracy(a: Analysis, rows: Sequence[PointRow]) -> Figure:
+def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     """Draw accuracy against epochs and seconds, with one training bold, the same in every cell;
     where there is a target, draw the share of trainings that have reached it.
     """
     targets = sorted({row.target for row in rows if row.target is not None})
-    wide_in, columns = 8.4 + 2.4 * bool(targets), 2 + bool(targets)
-    figure, axes = panels(wide_in, 3.9, columns, share_y=False)
-    cells = in_order(row.point.cell for row in rows)
-    rows = sorted(rows, key=lambda row: cells.index(row.point.cell))
+    n = 2 + bool(targets)
+    shape = (n, 1, 1.6) if preset().narrow else (1, n, 2.6)
+    figure, grid = panels(*shape, names=len(rows), share_y=False)
+    axes = [ax for line in grid for ax in line]
+    cells = in_order(line_label(a, row.point) for row in rows)
+    rows = sorted(rows, key=lambda row: cells.index(line_label(a, row.point)))
     for row in rows:
-        _draw_cell(axes, row, rows[0].usual, _style(row, cells))
+        name = line_label(a, row.point)
+        _draw_cell(axes, row, rows[0].usual, name, _style(name, cells))
     least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
     ends = min(100 * t.accuracies[-1] for row in rows for t in row.trainings)
     cut = least - 2 < _FAR < ends
@@ -39,36 +44,39 @@ def accuracy(a: Analysis, rows: Sequence[PointRow]) -> Figure:
             ax.axhline(100 * target, ls="--", **GUIDE)
         ax.set_ylim(bottom=_FAR if cut else max(0, least - 2))
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    y_names = "held-out samples right (%)", "", "trainings at the target (%)"
+    y_names = "held-out right (%)", "", "at the target (%)"
     for ax, y_name in zip(axes, y_names, strict=False):
-        name_axes(ax, "epochs" if ax is axes[0] else "seconds of training", y_name)
+        ax.set_xlabel("epochs" if ax is axes[0] else "seconds of training")
+        ax.set_ylabel(y_name)
         ax.set_xlim(left=0)
     for done in axes[2:]:
         done.set_ylim(-3, 103)
-    heading = "trainings at the target" if targets else ""
-    legend(axes[-1], {row.point.cell: _reached(row) for row in rows}, heading)
+    legend(figure)
     first, world = rows[0].point, max(row.point.world_size for row in rows)
     names = " and ".join(map(rule, targets))
-    title = f"Training to {names} right: " if names else "Accuracy of trainings: "
-    below = f" Accuracies below {_FAR} % are not drawn." if cut else ""
+    title = f"Training to {names} right" if names else "Accuracy of trainings"
+    words = [f"{first.global_batch} images per step", page_arm(a, first)]
     notes = [
-        f"A line a training, each from a seed of its own; with markers: the one of median time of "
-        f"{rows[0].point.cell}, in every cell. Seconds leave the judging out.{below}"
+        f"{', '.join(filter(None, words))}. A line a training, each from a seed of its own; with "
+        f"markers: the one of median time of {rows[0].point.cell}, in every cell. Seconds leave "
+        "the judging out.",
+        f"Accuracies below {_FAR} % are not drawn." if cut else "",
+        f"n = {sum(len(row.trainings) for row in rows)} trainings.",
     ]
-    words = [f"{first.samples_per_step} images per step", *first.words, workload(a)]
-    n = sum(len(row.trainings) for row in rows)
-    variants, counted = [first.variant], f"n = {n} trainings"
-    add_titles(a, figure, variants, title + ranks(world), "; ".join(words), notes, counted)
+    points = [row.point for row in rows]
+    caption(a, figure, points, f"{title}, {ranks(world)}", [*filter(None, notes)])
     return figure
 
 
-def _style(row: PointRow, cells: Sequence[str]) -> dict[str, Any]:
-    whole = look(row.point.cell, cells)
+def _style(name: str, cells: Sequence[str]) -> dict[str, Any]:
+    whole = look(name, cells)
     kept = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")
-    return {name: whole[name] for name in kept}
+    return {key: whole[key] for key in kept}
 
 
-def _draw_cell(axes: Sequence[Axes], row: PointRow, usual: Training, style: dict[str, Any]) -> None:
+def _draw_cell(
+    axes: Sequence[Axes], row: Trained, usual: Training, name: str, style: dict[str, Any]
+) -> None:
     """Draw a cell's trainings, with the one of the usual training's seed in bold: one of each
     cell's own choice would show other seeds as if frameworks learnt differently.
     """
@@ -79,23 +87,16 @@ def _draw_cell(axes: Sequence[Axes], row: PointRow, usual: Training, style: dict
     for training in row.trainings:
         shares = [100 * share for share in training.accuracies]
         line = bold if training is chosen else faint
-        named = {"label": row.point.cell} if training is chosen else {}
+        named = {"label": name} if training is chosen else {}
         axes[0].plot(range(1, 1 + len(shares)), shares, **(line | named))
         axes[1].plot(training.seconds, shares, **line)
     for done in axes[2:]:
         _draw_done(done, row, style)
 
 
-def _draw_done(ax: Axes, row: PointRow, style: dict[str, Any]) -> None:
+def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
     """Draw a step up at each training that is done; trainings never done keep it below 100 %."""
     at = sorted(t.seconds[-1] for t in row.trainings if t.reached)
     shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
     small = style | {"markersize": 0.6 * style["markersize"], "linewidth": 1.3}
     ax.plot([0.0, *at], [0.0, *shares], drawstyle="steps-post", **small)
-
-
-def _reached(row: PointRow) -> str:
-    if row.target is None:
-        return f"{len(row.trainings)} trainings"
-    share = f"{row.reached} of {len(row.trainings)}"
-    return share if row.seconds is None else f"{share}, median {seconds(row.seconds.value)} s"

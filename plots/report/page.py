@@ -1,0 +1,183 @@
+"""Pages of one study or of several compared: sections of rows, as Markdown and as one HTML file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from bench.backends import catalogue
+from bench.record.host import machine_of
+from bench.study import stats
+from bench.study.comparability import TAKEN
+from plots.analyse.study import Analysis, gloo_builds
+from plots.report.findings import trains
+from plots.report.format import clean, count, escape, rule, slug
+from plots.report.tables import Cells, ReportTable, shown, tables
+from plots.report.verdicts import Statement, sides, standing, versus
+
+_SETTINGS = {
+    "shipped": "each framework's own defaults",
+    "matched": "equal bucket bytes, no buffers exchanged in a step",
+    "tuned": "a knob of the framework set by hand",
+}
+_IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
+Part = str | list[str] | Cells  # a paragraph, a list, a table
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG in the widths of a screen and of a phone, and what it shows in words."""
+
+    name: str
+    wide: str
+    narrow: str
+    alt: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """What stands under one heading; `depth` as of tables."""
+
+    title: str
+    parts: Sequence[Part]
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class Page:
+    """All of a page, from which both forms are rendered."""
+
+    title: str
+    sections: Sequence[Section]
+    question: str = ""
+    findings: Sequence[Statement] = ()
+    figures: Sequence[str] = ()  # by name, those of the first screen first
+
+
+def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
+    """Put together every section that has something to say; `drawn` names the figures."""
+    template = _environment(finalize=_line).get_template("prose.j2")
+    context = template.new_context(_context(a))
+
+    def parts(table: ReportTable) -> Iterator[Part]:
+        if table.columns and not table.rows:
+            return
+        block = template.blocks.get(table.note or table.key.rpartition(".")[2])
+        yield from _prose("".join(block(context)) if block else "")
+        if table.rows:
+            yield shown(table.columns, table.rows)
+
+    sections = []
+    for (title, depth), group in groupby(tables(a), key=lambda one: (one.title, one.depth)):
+        if texts := [part for table in group for part in parts(table)]:
+            sections.append(Section(title, texts, depth))
+    names = " against ".join(map(catalogue.label, dict.fromkeys((a.candidate, a.reference))))
+    study = a.loaded.study
+    kinds = "accuracy" if trains(a) else "ratio", "scaling"
+    first = [next((name for name in drawn if name.startswith(kind)), "") for kind in kinds]
+    order = [*filter(None, first), *(name for name in drawn if name not in first)]
+    return Page(f"{study.name}: {names}", sections, study.question, whole, order)
+
+
+def _line(value: object) -> str:
+    """Clean what a template writes: anybody wrote logs, studies and sites."""
+    return clean(str(value), 1000)
+
+
+def _prose(text: str) -> Iterator[str | list[str]]:
+    """Divide a text into paragraphs, and lines that begin with '- ' into lists."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for listed, group in groupby(lines, key=lambda line: line.startswith("- ")):
+        if listed:
+            yield [line.removeprefix("- ") for line in group]
+        else:
+            yield from group
+
+
+def _context(a: Analysis) -> dict[str, Any]:
+    """Gather what the prose speaks of."""
+    runs, study = a.loaded.runs, a.loaded.study
+    facts = [
+        f for blocks in a.table.blocks.values() for mean in blocks.values() for f in mean.facts
+    ]
+    used = {*runs.loc[runs["cell"] != "single", "settings"]}
+
+    def span(column: str) -> str:
+        ends = runs[column].min(), runs[column].max()
+        return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in ends))
+
+    reference, candidate = sides(a)
+    places = a.loaded.host.get("ranks", ())
+    on_machines = Counter(map(machine_of, places))
+    cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
+    threads = max((rank.get("threads", 1) for rank in places), default=1)
+    compared = [catalogue.facts(cell) for c in a.comparisons for cell in (c.reference, c.candidate)]
+    work = (f"{row.short_label} {row.on_one_rank}" for row in compared if row.on_one_rank)
+    return {
+        "a": a,
+        "sizes": sorted({*runs["world_size"]}),
+        "places": len(places),
+        "nodes": len({rank["hostname"] for rank in places}),
+        "machines": len(on_machines),
+        "full": cores and max(on_machines.values()) * threads >= cores and not a.emulated(),
+        "devices": [*{one.get("device") for one in runs["facts"]}],
+        "on_one_rank": list(dict.fromkeys(work)),
+        "study": study,
+        "reference": reference,
+        "candidate": candidate,
+        "versus": versus(a),
+        "settings": "; ".join(f"{k}: {v}" for k, v in _SETTINGS.items() if k in used),
+        "gloo": gloo_builds(a),
+        "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
+        "compiled": any(f.get("compile") == "True" for f in facts),
+        "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
+        "turns": bool((runs["turns"] == TAKEN).all()),
+        "span": span,
+        "stats": stats,
+        "count": count,
+        "rule": rule,
+    }
+
+
+@cache
+def _environment(**options: Any) -> Environment:
+    """Load the templates beside this module."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    blank: Any = {"trim_blocks": True, "lstrip_blocks": True, **options}
+    environment = Environment(loader=loader, undefined=StrictUndefined, **blank)
+    environment.globals.update(standing=standing, slug=slug, clean=clean)
+    return environment
+
+
+def markdown(whole: Page, deepest: int = 1) -> str:
+    """Render a page as Markdown, without the sections that are deeper."""
+    environment = _environment(finalize=lambda value: escape(value, 20_000))
+    return environment.get_template("page.md.j2").render(page=whole, deepest=deepest)
+
+
+def html(whole: Page, pictures: Sequence[Picture] = ()) -> str:
+    """Render a page as one HTML file, which needs no server and no network."""
+    template = _environment(autoescape=True).get_template("page.html.j2")
+    script = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+    by_name = {one.name: one for one in pictures}
+    drawn = [_embedded(by_name[name]) for name in whole.figures if name in by_name]
+    return template.render(page=whole, drawn=drawn, script=Markup(script))
+
+
+def _embedded(picture: Picture) -> Markup:
+    """Embed a figure as drawn by matplotlib, with identifiers of its own, once for each width."""
+    start = '<figure id="figure-{0}" role="img" aria-label="{1}">'
+    whole = Markup(start).format(picture.name, picture.alt)
+    for width, svg in (("wide", picture.wide), ("narrow", picture.narrow)):
+        drawn = _IDS.sub(rf"\g<1>{picture.name}-{width}-", svg[svg.index("<svg") :])
+        whole += Markup(f'<div class="{width}">{drawn}</div>')
+    return whole + Markup("</figure>")
