@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from bench.backends.catalogue import facts, parts
 from bench.study.power import MAX_BLOCKS
@@ -21,19 +21,16 @@ from plots.report.format import (
     rule,
 )
 
-Kind = Literal[
-    "answer", "others", "machine", "scaling", "training", "emulated", "why", "next", "note",
-    "check",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence or two on a study, and the section of the page that has its numbers."""
+    """A sentence or two on a study.
 
-    kind: Kind
+    `kind`: answer, others, machine, scaling, training, emulated, why, next, note or check.
+    """
+
+    kind: str
     text: str
-    section: str = ""
     holds: bool | None = None  # of a check; None where nothing tells
     name: str = ""  # of a check, in a few words
     command: str = ""  # what to type next
