@@ -77,7 +77,7 @@ def _answers(a: Analysis) -> list[str]:
     """Write the first sentence for readers who know no statistics; then those on trainings."""
     trained = list(_trained(a))
     if trains(a):
-        return [" ".join(trained[:2]), *trained[2:]]
+        return trained
     if not a.comparisons:
         none = "not compared, as no launch holds usable, comparable runs of both on one transport"
         return [marked(a, None, f"{versus(a)}: {none}."), *trained]
