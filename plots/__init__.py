@@ -17,8 +17,8 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
 
     Returns the table of runs.csv. Raises UsageError where no log is usable. Columns:
 
-    - what was run: `cell` (`backend`/`transport`), `settings`, `variant` (fields in which the
-      folder's runs differ), `world_size` (ranks), `samples_per_rank` and `samples_per_step`
+    - what was run: `cell` (`backend`/`transport`), `arm` (the
+      study's condition), `settings`, `world_size` (ranks), `batch_per_rank` and `global_batch`
       (images), `warmup_steps`, `lead_in_steps` (untimed, before each window), `curves` (weak,
       strong, batch), `seed`, `study`, `model`, `dataset`, `precision`
     - whether it is real: `emulated` (true: compute slept), `timeline` (the one that it followed,
@@ -27,7 +27,7 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       (-1: none), `position` in it, `allocation` (the job, or execution of a job
       script), `session` (its first start and the machine), `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
-      ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; from
+      ranks: global_batch / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; from
       the last rank's end of a step to that of the next; empty below 20 and 100 steps),
       `steps` and `windows` (timed), `input_share` (of the time, waiting for batches)
     - how sure: `judged` (false: too few steps to tell whether it was steady), `last_over_first`

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from bench.missing import give_up
 
@@ -78,20 +79,35 @@ class DrawFigure(Command):
             raise UsageError(
                 f"width={self.width} has no effect with --preset {self.preset}; use paper"
             )
-        look: dict[str, Any] = {"width_in": _inches(self.width), "dpi": self.dpi}
         labels, colours = _named("label", self.label), _named("colour", self.colour)
         for cell, text in colours.items():
             if not re.fullmatch("#[0-9a-fA-F]{6}", text):
                 raise UsageError(f"--colour {cell}={text}: no colour; write six digits, as #0072b2")
-        look |= {"title": self.title, "labels": labels, "colours": colours}
+        from plots.report import figures
+        from plots.report.axes import PRESETS
+        from plots.report.write import analysed
+
+        ending = self.out.suffix.removeprefix(".")
+        if ending not in figures.ENDINGS:
+            endings = ", .".join(figures.ENDINGS)
+            raise UsageError(f"{self.out}: figures are written as .{endings}; name one")
+        if self.dpi is not None and ending != "png":
+            no_dots = f"dpi={self.dpi} has no effect on .{ending}, which has no dots; leave it out"
+            raise UsageError(no_dots)
         if self.name == "collectives":
             from plots.report.figures.collectives import draw_folder
 
             print(draw_folder(self.folder, self.out, self.dpi))
             return
-        from plots.report.write import draw_one
-
-        print(draw_one(self.name, self.folder, self.out, self.preset, **look))
+        a, usual = analysed(self.folder), PRESETS[self.preset]
+        cells = {point.cell for point in a.table.blocks}
+        if unknown := colours.keys() - cells:
+            known = f"{self.folder} has {', '.join(sorted(cells))}"
+            raise UsageError(f"--colour {min(unknown)}=...: no such cell; {known}")
+        width_in = _inches(self.width) or usual.width_in
+        changed = replace(usual, width_in=width_in, alone=True, title=self.title)
+        drawn = figures.draw(a, replace(changed, labels=labels, colours=colours), self.name)
+        print(figures.save_as(drawn[self.name], self.out, self.dpi or figures.DPI))
 
 
 def _named(option: str, words: tuple[str, ...]) -> dict[str, str]:

@@ -217,8 +217,15 @@ class Study(StrictTable):
         names = [name for name, arm in self.arms.items() if not arm.cells or cell in arm.cells]
         if cell != "single":
             return names or [""]
-        fields = [self.fields_of(cell, name) for name in names]
-        return [n for i, n in enumerate(names) if fields[i] not in fields[:i]] or [""]
+        values = [self.values_of(cell, name) for name in names]
+        return [n for i, n in enumerate(names) if values[i] not in values[:i]] or [""]
+
+    def values_of(self, cell: str, arm: str) -> dict[str, Any]:
+        """Gather what a cell's runs in an arm have of the fields that arms set, defaults too."""
+        stated = self.fields_of(cell, arm)
+        return {
+            name: stated.get(name, RunConfig.model_fields[name].default) for name in self.varied
+        }
 
     def arm_of(self, config: RunConfig) -> str:
         """Find the arm of a run: the one that it names, else the first that has its fields.
@@ -230,9 +237,7 @@ class Study(StrictTable):
         names = self.arms_of(config.cell) if config.arm is None else [config.arm]
         differs = f"its arm={config.arm!r} is none of the study's"
         for name in (name for name in names if name in self.arms):
-            wanted = self.fields_of(config.cell, name)
-            for field in self.varied:
-                value = wanted.get(field, RunConfig.model_fields[field].default)
+            for field, value in self.values_of(config.cell, name).items():
                 logged = getattr(config, field)
                 if logged != value and str(logged) != str(value):  # a path is text in the study
                     differs = f"its {field}={logged}, and [arms.{name}] of the study says {value}"
@@ -390,11 +395,10 @@ def _arms(s: Study) -> Iterator[str]:
 
 def _same_arms(s: Study) -> Iterator[str]:
     """Yield arms of a cell that are the same runs, unless one names the other to be compared."""
-    defaults = {name: RunConfig.model_fields[name].default for name in s.fields}
-    for cell in s.cells:
+    for cell in s.cells if s.arms else ():
         effective: dict[str, str] = {}
-        for name in s.arms_of(cell) if s.arms else ():
-            same = effective.setdefault(repr(defaults | s.fields_of(cell, name)), name)
+        for name in s.arms_of(cell):
+            same = effective.setdefault(repr(s.values_of(cell, name)), name)
             if same != name and same != s.arms[name].over:
                 yield f"arms.{same} and arms.{name} are the same runs; change a field of one"
 

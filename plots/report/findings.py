@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
@@ -37,7 +37,6 @@ from plots.report.verdicts import (
     marked,
     over,
     prospect,
-    section,
     sides,
     standing,
     tally,
@@ -46,28 +45,23 @@ from plots.report.verdicts import (
 
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 _FULL = 0.9  # share of the time from which on cores are as good as full
-_LONGEST = 1000  # characters of a sentence
 
 
 def findings(a: Analysis) -> list[Statement]:
-    """Make every finding of a study, in the order in which a reader asks."""
+    """Make every sentence on a study, in the order in which a reader asks."""
     answer, *trained = _answers(a)
-    several = len(a.comparisons) > 1 and any(c.decides for c in a.comparisons)
-    margin = rule(a.loaded.study.margin)
-    all_verdicts = [f"{tally(a.comparisons)}; margin {margin}."] if several else []
-    versus_section = section(a, versus(a))
-    return [
-        Statement("answer", clean(answer, _LONGEST)),
-        *(Statement("others", text, versus_section) for text in all_verdicts),
-        Statement("machine", f"{clean(machine(a.loaded.host))}. {clean(workload(a))}."),
-        *(Statement("scaling", text, section(a, "Scaling")) for text in _scaling(a)),
-        *(Statement("training", text, section(a, "Training to a target")) for text in trained),
-        *(Statement("emulated", text) for text in _emulated(a)),
-        *(Statement("why", text, section(a, "Exchange")) for text in _why(a)),
-        *_next(a),
-        *(Statement("note", f"Note: {note.removesuffix('.')}.") for note in a.notes),
-        *(Statement("check", c.text, "Data quality", c.holds, c.name) for c in checks(a)),
-    ]
+    texts: dict[str, Iterable[str]] = {
+        "answer": [clean(answer, 1000)],
+        "machine": [f"{clean(machine(a.loaded.host))}. {clean(workload(a))}."],
+        "why": _why(a),
+        "scaling": _scaling(a),
+        "training": trained,
+        "others": [tally(a.comparisons)] if any(c.decides for c in a.comparisons[1:]) else [],
+        "emulated": _emulated(a),
+        "note": (f"Note: {note.removesuffix('.')}." for note in a.notes),
+    }
+    made = [Statement(kind, text) for kind, some in texts.items() for text in some]
+    return [*made, *_next(a), *checks(a)]
 
 
 def terminal(whole: Sequence[Statement], page: Path) -> list[str]:
@@ -85,7 +79,7 @@ def _answers(a: Analysis) -> list[str]:
     """Write the first sentence for readers who know no statistics; then those on trainings."""
     trained = list(_trained(a))
     if trains(a):
-        return [" ".join(trained[:2]), *trained[2:]]
+        return trained
     if not a.comparisons:
         none = "not compared, as no launch holds usable, comparable runs of both on one transport"
         return [marked(a, None, f"{versus(a)}: {none}."), *trained]

@@ -29,9 +29,8 @@ def clean(text: str, limit: int = 300) -> str:
 
 def escape(value: object, limit: int = 1000) -> str:
     """Clean a text and escape it for Markdown: never a tag, link, heading, emphasis or formula."""
-    line = html.escape(
-        clean(str(value), limit).replace("`", "'").replace("\\", "\\\\"), quote=False
-    )
+    line = clean(str(value), limit).replace("`", "'").replace("\\", "\\\\")
+    line = html.escape(line, quote=False)
     line = re.sub(r"([*~$|]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
     if _LINK.search(line):  # the brackets of an interval stay as they are
         line = re.sub(r"([\[\]])", r"\\\1", line)
@@ -42,18 +41,14 @@ def escape(value: object, limit: int = 1000) -> str:
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
     """Write '64.7 % [62.3, 67.2]'; below six blocks, too few for an interval, their own values."""
     if e.shown is not None:
-        low, high = ratio_ends(*e.shown) if form is ratio else map(form, e.shown)
+        # no end of a ratio is written as 1 unless it is 1
+        low, high = ends(*e.shown, 3, 1.0) if form is ratio else map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
     if not e.n:  # somebody else's number
         return form(e.value)
     if e.n == 1 or not e.blocks:  # none of two groups that share no block
         return f"{form(e.value)} (n={e.n}, no interval)"
     return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
-
-
-def ratio_ends(low: float, high: float) -> tuple[str, str]:
-    """Write both ends of an interval of ratios; neither is written as 1 unless it is 1."""
-    return ends(low, high, 3, 1.0)
 
 
 def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
@@ -70,18 +65,16 @@ def short(e: Estimate, form: Callable[[float], str]) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """Count in words: '1 point', '2 points', '1,000 points'."""
-    return f"{n:,} {noun if n == 1 else _plural(noun)}"
+    """Count in words: '1 point', '2 points', '1,000 launches'."""
+    return f"{n:,} {noun}{'' if n == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def every(n: int, noun: str) -> str:
     """Name all of n things: 'the one block', 'both blocks', 'all 6 blocks'."""
-    several = _plural(noun)
-    return {1: f"the one {noun}", 2: f"both {several}"}.get(n, f"all {n:,} {several}")
-
-
-def _plural(noun: str) -> str:
-    return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    if n == 1:
+        return f"the one {noun}"
+    counted = count(n, noun)
+    return f"both {counted.removeprefix('2 ')}" if n == 2 else f"all {counted}"
 
 
 def rate(x: float) -> str:

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bench.study.definition import Point
-from bench.study.logs import Unusable
 from bench.study.stats import Estimate
 from bench.study.verdict import Comparison, ratios_by_session
-from plots.analyse.coverage import Gap
+from plots.analyse.conditions import Trend
 from plots.analyse.exchange import SHOWN, Exchange
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
@@ -174,19 +173,14 @@ def _by_session(c: Comparison) -> tuple[str, ...]:
     return tuple(f"{name}: {short(e, ratio)}" for name, e in each) if each[1:] else ()
 
 
-def _missing(gap: Gap) -> str:
-    return ", ".join(map(str, gap.missing)) if len(gap.missing) < gap.planned else "all"
+def _last_over_first(t: Trend) -> Estimate | None:
+    return None if t.over_first is None else t.over_first.estimate
 
 
-def _reason(log: Unusable) -> str:
-    return "; ".join([log.reason, *(words for words in log.words if words not in log.reason)])
+def _keys(*attributes: str) -> tuple[Column, ...]:
+    """Make columns that only JSON and CSV have."""
+    return tuple(map(Column, attributes))
 
-
-def _after(epoch: int, trained: Trained) -> float | None:
-    return trained.means[epoch - 1] if epoch <= len(trained.means) else None
-
-
-# Columns.
 
 POINT = (
     Column("point.cell", "cell"),
@@ -196,11 +190,8 @@ POINT = (
 BATCH = (Column("point.batch_per_rank", "images per rank"), Column("point.global_batch"))
 _FLAGS = Column("flags", "flags", lambda flags: "; ".join(flags) or "-")
 _WHERE = (
-    Column("reference"),
-    Column("candidate"),
     Column("world_size", "ranks"),
     Column("batch_per_rank", "images per rank"),
-    Column("global_batch"),
     Column("transport", "transport"),
     Column("reference_point.arm", key="reference_arm"),
     Column("arm", "arm"),
@@ -218,19 +209,14 @@ def comparisons(a: Analysis) -> tuple[Column, ...]:
         Column(verdict, "verdict", each=True),  # first: a narrow screen shows no more
         *_WHERE,
         Column("curves", "curves"),
-        Column("paired.ratio"),
         Column("estimate", over(a), ratio, key=""),
-        Column(lambda c: c.paired.interval(c.level), key="interval"),
-        Column("level"),
         Column("paired.n", "n"),
-        Column("paired.ratios"),
-        Column("margin"),
+        Column(lambda c: c.paired.interval(c.level), key="interval"),
         Column(word, key="verdict"),
         Column(sentence, key="verdict_text"),
-        Column("primary"),
-        Column("blocks_to_settle"),
         Column("chance", key="chance_at_max_blocks"),
-        Column("another_day"),
+        *_keys("reference", "candidate", "global_batch", "paired.ratio", "paired.ratios"),
+        *_keys("level", "margin", "primary", "blocks_to_settle", "another_day"),
     )
 
 
@@ -242,9 +228,8 @@ DETAILS = (
     Column("paired.role", "first one over second [95 %]", ratio, key="role"),
     Column("median_ratio", "ratio of median steps", ratio),
     Column(_by_session, "by session", "; ".join, key="sessions"),
-    Column("paired.t"),
-    Column("paired.t_p"),
     Column("paired.signflip_p", "sign flip p", p_value),
+    *_keys("paired.t", "paired.t_p"),
 )
 GAINS = (
     *POINT,
@@ -262,8 +247,7 @@ ARMS = (
 COSTS = (
     *POINT,
     *BATCH,
-    Column("exposed_seconds", "exposed ms [95 %]", ms),
-    Column("inflation_seconds", "inflation ms [95 %]", ms),
+    *(Column(f"{part}_seconds", f"{part} ms [95 %]", ms) for part in ("exposed", "inflation")),
     Column("difference_seconds", "T(on) - T(off) ms [95 %]", ms),
 )
 BREAKDOWNS = (
@@ -276,8 +260,7 @@ BREAKDOWNS = (
 OVERLAPS = (
     *POINT,
     *BATCH,
-    Column("overlapped_seconds", "overlapped ms [95 %]", ms),
-    Column("blocking_seconds", "blocking ms [95 %]", ms),
+    *(Column(f"{way}_seconds", f"{way} ms [95 %]", ms) for way in ("overlapped", "blocking")),
     Column("ratio", "blocking / overlapped [95 %]", ratio),
     Column("ratio.n", "n", key=""),
 )
@@ -303,8 +286,12 @@ def by_epoch(a: Analysis) -> tuple[Column, ...]:
     """Show mean accuracy after the first and some later epochs; empty where no point has any."""
     most = max((len(t.means) for t in a.trained), default=0)
     epochs = sorted({epoch for epoch in _EPOCHS if epoch <= most} | ({most} - {0}))
-    after = (Column(partial(_after, epoch), f"after {epoch}", percent) for epoch in epochs)
-    return (*POINT, *BATCH, *after) if epochs else ()
+
+    def after(epoch: int, trained: Trained) -> float | None:
+        return trained.means[epoch - 1] if epoch <= len(trained.means) else None
+
+    columns = (Column(partial(after, epoch), f"after {epoch}", percent) for epoch in epochs)
+    return (*POINT, *BATCH, *columns) if epochs else ()
 
 
 SERVED = (
@@ -343,11 +330,9 @@ def throughput(a: Analysis) -> tuple[Column, ...]:
 SCALING = (
     Column("curve", "curve"),
     *POINT,
-    Column("point.batch_per_rank"),
-    Column("point.global_batch"),
+    *_keys("point.batch_per_rank", "point.global_batch"),
     Column("kind", "baseline", key="baseline_kind"),
-    Column("baseline"),
-    Column("baseline_images_per_s"),
+    *_keys("baseline", "baseline_images_per_s"),
     Column("speedup", "speed-up [95 %]", ratio),
     Column("efficiency", "efficiency [95 %]", percent),
     Column("step_overhead_seconds", "step overhead ms", lambda s: f"{1000 * s:+,.1f}"),
@@ -370,16 +355,14 @@ GAPS = (
     *BATCH,
     Column("planned", "launches planned", key="blocks_planned"),
     Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
-    Column("missing", key="blocks_missing"),
-    Column(_missing, "missing"),
+    Column("missing", "missing", key="blocks_missing"),
 )
 LOGS = (
     Column("log", "log"),
     Column("state", "state"),
+    Column("reason", "reason"),
+    Column("words", "its last words", "; ".join),
     Column("cell"),
-    Column("reason"),
-    Column("words"),
-    Column(_reason, "reason"),
 )
 STEP_TIMES = (
     *POINT,
@@ -394,12 +377,7 @@ TRENDS = (
     Column("cell", "cell"),
     Column("runs", "runs"),
     Column("judged_runs", "judged"),
-    Column(
-        lambda t: t.over_first and t.over_first.estimate,
-        "last window over first [95 %]",
-        ratio,
-        key="last_over_first",
-    ),
+    Column(_last_over_first, "last window over first [95 %]", ratio, key="last_over_first"),
     Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
     Column("changes", "still changes", lambda changes: "yes" if changes else "no"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from bench.backends.catalogue import facts, parts
 from bench.study.definition import Point
@@ -22,19 +22,16 @@ from plots.report.format import (
     rule,
 )
 
-Kind = Literal[
-    "answer", "others", "machine", "scaling", "training", "emulated", "why", "next", "note",
-    "check",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence or two on a study, and the section of the page that has its numbers."""
+    """A sentence or two on a study.
 
-    kind: Kind
+    `kind`: answer, others, machine, scaling, training, emulated, why, next, note or check.
+    """
+
+    kind: str
     text: str
-    section: str = ""
     holds: bool | None = None  # of a check; None where nothing tells
     name: str = ""  # of a check, in a few words
     command: str = ""  # what to type next
@@ -59,7 +56,9 @@ def sides(of: Analysis | Comparison) -> tuple[str, str]:
     """
     if isinstance(of, Analysis) and of.reference == of.candidate:
         pairs = {(c.reference_point.arm, c.candidate_point.arm) for c in of.comparisons}
-        arms = pairs.pop() if len(pairs) == 1 else ("the arm that it names", "each arm")
+        if len(pairs) != 1:
+            return "its reference arm", "an arm"
+        arms = pairs.pop()
     else:
         arms = (of.reference_point.arm, of.arm) if isinstance(of, Comparison) else ("", "")
     if of.reference == of.candidate:

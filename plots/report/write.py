@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
 from bench.config import UsageError
@@ -20,7 +20,6 @@ from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.report import figures, tables
-from plots.report.axes import PRESETS
 from plots.report.findings import findings, terminal
 from plots.report.format import file_names
 from plots.report.page import html, markdown, page
@@ -75,40 +74,6 @@ def analysed(folder: Path) -> Analysis:
     return analyse(loaded, sweeps)
 
 
-def draw_one(
-    name: str,
-    folder: Path,
-    out: Path,
-    preset: str,
-    *,
-    width_in: float | None = None,
-    dpi: int | None = None,
-    title: str = "",
-    labels: Mapping[str, str] = MappingProxyType({}),
-    colours: Mapping[str, str] = MappingProxyType({}),
-) -> Path:
-    """Write one figure of the report on `folder` to `out`, in the format that its name ends in.
-
-    `labels` by the legend's names, `colours` by cells. Raises UsageError for a figure that the
-    study has no data for, another ending, dots per inch of what has none, and names not there.
-    """
-    ending = out.suffix.removeprefix(".")
-    if ending not in figures.ENDINGS:
-        raise UsageError(f"{out}: figures are written as .{', .'.join(figures.ENDINGS)}; name one")
-    if dpi is not None and ending != "png":
-        raise UsageError(f"dpi={dpi} has no effect on .{ending}, which has no dots; leave it out")
-    a = analysed(folder)
-    cells = {point.cell for point in a.table.blocks}
-    if unknown := colours.keys() - cells:
-        known = ", ".join(sorted(cells))
-        raise UsageError(f"--colour {min(unknown)}=...: no such cell; {folder} has {known}")
-    usual = PRESETS[preset]
-    changes: dict[str, Any] = {"alone": True, "title": title, "labels": labels, "colours": colours}
-    changed = replace(usual, width_in=width_in or usual.width_in, **changes)
-    drawn = figures.draw(a, changed, name)[name]
-    return figures.save_as(drawn, out, dpi or figures.DPI)
-
-
 def _trainings(a: Analysis) -> dict[str, str]:
     """Make tables of all trainings by epoch and of one training of each point, if there are any."""
     if not a.trained:
@@ -149,18 +114,13 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     return data
 
 
-class _Earlier(BaseModel):
-    """What a summary.json must say for the figures that it lists to be removed."""
-
-    figures: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]]
-
-
 def _remove_stale(out: Path, names: Iterable[str]) -> None:
     """Remove figures that an earlier report listed and this one lacks: they contradict this one."""
     try:
-        earlier = _Earlier.model_validate_json((out / "summary.json").read_bytes()).figures
-    except (OSError, ValueError):  # not there, or not ours
+        earlier = json.loads((out / "summary.json").read_bytes())["figures"]
+        stale = [name for name in earlier if re.fullmatch("[A-Za-z0-9._-]{1,200}", name)]
+    except (OSError, ValueError, TypeError, LookupError):  # not there, or not ours
         return
-    for name in {*earlier} - {*names}:
+    for name in {*stale} - {*names}:
         for ending in ("svg", "png"):
             (out / "figures" / f"{name}.{ending}").unlink(missing_ok=True)

@@ -54,7 +54,7 @@ def test_a_rank_of_strong_scaling_has_its_share_of_the_compute(study: Path) -> N
     measured(study, "ddp/mpi", 0.5e-9)  # 0.05 s
     strong = bounds(study)["strong", "ddp/mpi"]
     rows = json.loads((study / "summary.json").read_text())["throughput"]
-    alone = {(t["cell"], t["samples_per_rank"]): t["step_seconds"]["value"] for t in rows}
+    alone = {(t["cell"], t["batch_per_rank"]): t["step_seconds"]["value"] for t in rows}
     half = alone["single", 32] / 2
     assert strong["exchange_seconds"] == pytest.approx(0.05, rel=1e-6)
     assert strong["visible_efficiency"] == pytest.approx(half / (half + 0.05))

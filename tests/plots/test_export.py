@@ -30,7 +30,7 @@ def test_extra_p_has_a_value_for_each_block(study: Path, tmp_path: Path) -> None
     data = [[float(x) for x in line.split()[1:]] for line in lines if line.startswith("DATA ")]
     assert [len(values) for values in data] == [6] * 4
     runs = load(study).runs
-    at = (runs["cell"] == "ddp/mpi") & (runs["world_size"] == 2) & (runs["samples_per_rank"] == 16)
+    at = (runs["cell"] == "ddp/mpi") & (runs["world_size"] == 2) & (runs["batch_per_rank"] == 16)
     means = runs[at].groupby("block")["step_seconds_mean"].mean()
     assert data[1] == means.tolist(), "not rounded"
 

@@ -228,21 +228,24 @@ def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
         assert [d.split(":")[0] for d in comparability.differences([base], [other])] == [name]
     tuned: dict[str, Any] = {"settings": "tuned", "cycle_ms": 5.0, "position": 4}
     same = comparability.facts(logs.config("horovod/mpi", 2, **tuned), logs.host(2), {})
-    assert comparability.differences([base], [same]) == ["settings: shipped, tuned"]
+    assert comparability.differences([base], [same]) == [
+        "settings: shipped, tuned",
+        "tuned.cycle_ms: 5.0, None",
+    ]
 
 
 def test_matched_settings_must_match_in_bucket_and_exchanged_bytes() -> None:
     ends: list[dict[str, object]] = [{"exchange_bytes": [100, 50]}, {"exchange_bytes": [90, 60]}]
     for settings, bucket_mib, expected in (
         ("matched", None, ["exchange_bytes: [100, 50], [90, 60]"]),
-        ("matched", 10.0, ["bucket_mib: 10.0, 25.0", "exchange_bytes: [100, 50], [90, 60]"]),
+        ("matched", 10.0, ["bucket_cap_mib: 10.0, 25.0", "exchange_bytes: [100, 50], [90, 60]"]),
         ("shipped", None, []),
     ):
         ddp = logs.config("ddp/mpi", 2, settings=settings)
         horovod = logs.config("horovod/mpi", 2, settings=settings, bucket_mib=bucket_mib)
         sides = zip((ddp, horovod), ends, strict=True)
         a, b = (comparability.facts(run, {}, end) for run, end in sides)
-        assert comparability.differences([a], [b]) == expected
+        assert comparability.differences([a], [b], comparability.OF_A_SIDE) == expected
 
 
 def of_ranks(**changes: object) -> dict[str, object]:
@@ -314,7 +317,7 @@ def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
     folder = logs.study(tmp_path, blocks=2)
     frame = plots.load_runs(str(folder))
     assert len(frame) == len(list((folder / "runs").iterdir()))
-    rates = frame["samples_per_step"] / frame["step_seconds_mean"]
+    rates = frame["global_batch"] / frame["step_seconds_mean"]
     assert frame["images_per_s"].tolist() == pytest.approx(rates.tolist())
     assert set(frame["curves"]) == {"weak", "strong"}
     assert not any(isinstance(v, tuple | list | dict) for row in frame.to_numpy() for v in row)

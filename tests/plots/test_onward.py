@@ -19,14 +19,14 @@ PLAN = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak", "strong"]\nworld_
 PLAN += "[weak]\nbatch_per_rank = 16\n[strong]\nglobal_batch = 32\n"
 
 
-GROUPED = ["ddp/mpi", "horovod/mpi", "horovod/mpi@clipped"]
+GROUPED = ["ddp/mpi@plain", "horovod/mpi@plain", "horovod/mpi@clipped"]
 
 
 @pytest.mark.parametrize(
     ("in_launch_2", "name"),
     [
         ({}, "in turns"),
-        ({"horovod/mpi": "b"}, "2 pairs apart"),
+        ({"horovod/mpi@plain": "b"}, "2 pairs apart"),
         ({"horovod/mpi@clipped": "b"}, "1 pair apart"),
     ],
 )
@@ -34,12 +34,12 @@ def test_sides_that_took_turns_with_other_worlds_are_counted(
     tmp_path: Path, in_launch_2: dict[str, str], name: str
 ) -> None:
     """One pair of frameworks and one of an arm over its cell, in each of six launches."""
-    listed = f'cells = {GROUPED}\nscaling = ["weak"]\nworld_sizes = [2]\n'
-    more = f"{listed}[weak]\nbatch_per_rank = 16\n[arms.clipped]\nclip_norm = 1.0\n"
-    logs.study_toml(tmp_path, more=more)
+    listed = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
+    arm = '[arms.clipped]\ncells = ["horovod/mpi"]\nover = "plain"\nclip_norm = 1.0\n'
+    logs.study_toml(tmp_path, more=f"{listed}[weak]\nbatch_per_rank = 16\n[arms.plain]\n{arm}")
     for block, (position, cell) in product(range(6), enumerate(GROUPED)):
         group = in_launch_2.get(cell, "a") if block == 2 else "a"
-        clipped: dict[str, Any] = {"clip_norm": 1.0} if "@" in cell else {}
+        clipped: dict[str, Any] = {"clip_norm": 1.0} if "@clipped" in cell else {}
         run = logs.config(cell, 2, block=block, seed=block, position=position, **clipped)
         where = logs.host(2, turns={"launch": f"{block}{group}", "turn": position, "worlds": 3})
         noise = np.random.default_rng(3 * block + position)

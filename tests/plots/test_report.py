@@ -70,7 +70,7 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
                 logs.write(tmp_path / "runs" / name, run, 0.1 * factor)
     logs.study_toml(tmp_path)
     text = report(tmp_path)
-    point = {"samples_per_rank": 16, "world_size": 1}
+    point = {"batch_per_rank": 16, "world_size": 1}
     (c,) = [c for c in summary(tmp_path)["comparisons"] if point.items() <= c.items()]
     assert (c["t_p"] < 0.05, c["verdict"]) == (True, "Not settled")
     low, high = (100 * (end - 1) for end in c["interval"])

@@ -22,7 +22,7 @@ from plots.report.figures.style import (
 )
 from plots.report.format import ms, ratio, short
 
-Row = TypeVar("Row", StepParts, Overlap)
+_Row = TypeVar("_Row", StepParts, Overlap)
 
 # Okabe & Ito (2008), each with a hatch of its own: a stack has no markers
 _LOOKS: dict[str, dict[str, Any]] = {
@@ -85,7 +85,7 @@ def overlap(a: Analysis, rows: Sequence[Overlap]) -> Figure:
             (row.blocking_seconds, hollow, 0.1),
         ):
             mark(ax, [i + shift], [e], frame, marker, ms, axis="x")
-    names = [(_name(r), f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows]
+    names = [(r.point.cell, f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows]
     _finish(ax, names, frame, "time of a step (ms)")
     title = f"What overlap gains on {ranks(rows[0].point.world_size)}"
     notes = ["Filled: overlapped; open: one exchange of all gradients after the last of them."]
@@ -93,7 +93,7 @@ def overlap(a: Analysis, rows: Sequence[Overlap]) -> Figure:
     return figure
 
 
-def _sorted(rows: Sequence[Row]) -> list[Row]:
+def _sorted(rows: Sequence[_Row]) -> list[_Row]:
     cells = in_order(r.point.cell for r in rows)
     return sorted(rows, key=lambda r: (cells.index(r.point.cell), r.point.arm))
 
