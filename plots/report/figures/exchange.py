@@ -22,7 +22,7 @@ from plots.report.figures.style import (
 )
 from plots.report.format import ms, ratio, short
 
-_Row = TypeVar("_Row", StepParts, Overlap)
+StepRow = TypeVar("StepRow", StepParts, Overlap)
 
 # Okabe & Ito (2008), each with a hatch of its own: a stack has no markers
 _LOOKS: dict[str, dict[str, Any]] = {
@@ -93,7 +93,7 @@ def overlap(a: Analysis, rows: Sequence[Overlap]) -> Figure:
     return figure
 
 
-def _sorted(rows: Sequence[_Row]) -> list[_Row]:
+def _sorted(rows: Sequence[StepRow]) -> list[StepRow]:
     cells = in_order(r.point.cell for r in rows)
     return sorted(rows, key=lambda r: (cells.index(r.point.cell), r.point.arm))
 
