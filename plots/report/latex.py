@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from bench.config import UsageError
-from plots.analyse.comparison import Comparison
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.answer import by_weight, emulation
 from plots.report.format import clean, interval, ratio
@@ -21,45 +18,23 @@ def export(a: Analysis) -> str:
     """Write the comparisons as a table, whose caption names the baseline."""
     if not a.comparisons:
         raise UsageError("nothing was compared, so there is no table; see the report")
-    rows = (_row(a, c) for c in by_weight(a))
-    return _table(_caption(a), "lrrllrp{5cm}", _HEAD, rows)
-
-
-def _row(a: Analysis, c: Comparison) -> list[str]:
-    """Make a row as the page has it; a row of emulated runs says so itself."""
-    slept = ["emulated"] if a.emulated(c.variant) else []
-    e, conditions = c.estimate, "; ".join([*c.words, *slept])
-    sizes = [str(c.world_size), f"{c.samples_per_rank:,}"]
-    return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), sentence(c)]
-
-
-def _caption(a: Analysis) -> str:
+    lines = ["\\toprule", " & ".join(_HEAD) + " \\\\", "\\midrule"]
+    for c in by_weight(a):
+        slept = ["emulated"] if a.emulated(c.variant) else []
+        sizes = [str(c.world_size), f"{c.samples_per_rank:,}", "; ".join([*c.words, *slept])]
+        numbers = [interval(c.estimate, ratio), str(c.estimate.n), sentence(c)]
+        lines.append(" & ".join(map(_escape, [c.transport, *sizes, *numbers])) + " \\\\")
     reference, candidate = sides(a.reference, a.candidate)
     mark = emulation(a, (c.variant for c in a.comparisons))
-    text = (
-        f"{over(a.reference, a.candidate)}: images/s of {candidate} over those of the baseline "
-        f"{reference}, paired by launch; n launches; study {a.loaded.study.name}, {workload(a)}, "
-        f"{machine(a.loaded.host)}."
+    caption = (
+        f"{mark and f'{mark}: '}{over(a.reference, a.candidate)}: images/s of {candidate} over "
+        f"those of the baseline {reference}, paired by launch; n launches; "
+        f"study {a.loaded.study.name}, {workload(a)}, {machine(a.loaded.host)}."
     )
-    return f"{mark}: {text}" if mark else text
-
-
-def _table(caption: str, alignment: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Escape plain texts, which are no commands, and set them as a table."""
-    lines = (" & ".join(map(_escape, row)) + " \\\\" for row in rows)
-    return "\n".join([
-        "\\begin{table}",
-        f"\\caption{{{_escape(caption)}}}",
-        f"\\begin{{tabular}}{{{alignment}}}",
-        "\\toprule",
-        " & ".join(map(_escape, head)) + " \\\\",
-        "\\midrule",
-        *lines,
-        "\\bottomrule",
-        "\\end{tabular}",
-        "\\end{table}",
-        "",
-    ])  # fmt: skip
+    head = (
+        f"\\begin{{table}}\n\\caption{{{_escape(caption)}}}\n\\begin{{tabular}}{{lrrllrp{{5cm}}}}"
+    )
+    return "\n".join([head, *lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
 
 
 def _escape(text: str) -> str:
