@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Literal
@@ -49,11 +50,8 @@ class ImportLogs(Command):
         reader = find_format(self)
         name = "-".join(dict.fromkeys(path.stem for path in self.logs))[:100]
         values, points, warnings = read(reader, self.logs, self, self.source or name)
-        path, data = (
-            self.out / f"{name}.csv",
-            points.to_csv(index=False, lineterminator="\n").encode(),
-        )
-        changed = path.exists() and path.read_bytes() != data
+        path, data = self.out / f"{name}.csv", points.to_csv(index=False, lineterminator="\n")
+        changed = path.exists() and path.read_text() != data
         if path in self.logs or (changed and not self.force):
             raise UsageError(f"{path} is there already; choose another --out, or --force")
         self.out.mkdir(parents=True, exist_ok=True)
@@ -68,7 +66,7 @@ class ImportLogs(Command):
         for row in points.to_dict("records"):
             size = f"{row['backend']}, {count(int(row['world_size']), 'rank')}"
             how = [f"n = {row['n']}", row["reducer"], "no interval"]
-            if row.get("median") == row.get("median", 0):
+            if not math.isnan(row.get("median", math.nan)):
                 how.insert(2, f"median {row['median']:.6g}, {row['min']:.6g} to {row['max']:.6g}")
             print(f"{size}: {row['quantity']} {row['value']:.6g} ({'; '.join(how)})")
         if not self.source:

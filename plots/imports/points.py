@@ -221,7 +221,8 @@ def _mean(quantity: str, x: pd.Series[float]) -> float:
 
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
     """Average each quantity of each size over lines, epochs or runs; of runs, also the spread."""
-    for place, quantity, rows in _groups(values):
+    grouped: Any = values.groupby([*POINT, "quantity"], dropna=False)
+    for (*point, quantity), rows in grouped:
         numbers, how, left_out = _over_ranks(rows, quantity, form)
         name = RATE if quantity == RANK_RATE else quantity
         levels = ["run" if x == "file" else x for x in numbers.index.names if x != "quantity"]
@@ -230,7 +231,7 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
             left = f"{name}: {left_out} of {left_out + len(numbers)} {over} are left out"
             warnings.append(f"{left}, as some of their ranks are not there")
         elif left_out:
-            one = f"{name}: rates of one rank of {place['world_size']:.0f}, which is not named"
+            one = f"{name}: rates of one rank of {point[2]:.0f}, which is not named"
             warnings.append(f"{one}, make no sum; give the log of each rank, with --files ranks")
         if form.trainings and "epoch" in levels:
             files = [x for x in numbers.index.names if x == "file"]
@@ -241,18 +242,10 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
         mean = "harmonic mean" if _RATES.search(quantity) and len(numbers) > 1 else "mean"
         over_these = "" if how and over == "lines" else f"{mean} over {over}"
         words = ", ".join(filter(None, (how, over_these)))
-        point = {**place, "quantity": name, "value": _mean(quantity, numbers), "n": len(numbers)}
+        made = {"quantity": name, "value": _mean(quantity, numbers), "n": len(numbers)}
         runs = len(numbers) > 1 and over.split(" (")[0] == "runs"
         spread = {x: float(getattr(numbers, x)()) for x in ("median", "min", "max")} if runs else {}
-        yield {**point, "reducer": words, **spread}
-
-
-def _groups(values: pd.DataFrame, sort: bool = True) -> Iterator[tuple[Any, str, pd.DataFrame]]:
-    """Part values by place, which is a dict, and quantity."""
-    grouped: Any = values.groupby([*POINT, "quantity"], dropna=False, sort=sort)
-    for (*point, quantity), rows in grouped:
-        place = {k: None if pd.isna(v) else v for k, v in zip(POINT, point, strict=True)}
-        yield place, str(quantity), rows
+        yield {**dict(zip(POINT, point, strict=True)), **made, "reducer": words, **spread}
 
 
 def _over_ranks(
@@ -280,30 +273,31 @@ def _over_ranks(
         return means[:0], "", len(grouped)
     present = grouped["rank"].nunique()
     most = world if quantity == RANK_RATE else present.max()
-    of = "ranks" if most == world else f"{most} of {world:.0f} ranks"
+    mean = "harmonic mean" if _RATES.search(quantity) else "mean"
+    by_moment, how = values.agg(partial(_mean, quantity)), f"{mean} over ranks"
     if quantity == RANK_RATE:
         by_moment, how = values.sum(), "sum over ranks"
     elif quantity.endswith("_seconds"):
-        by_moment, how = values.max(), "slowest rank" if most == world else f"slowest of {of}"
-    else:
-        mean = "harmonic mean" if _RATES.search(quantity) else "mean"
-        by_moment, how = values.agg(partial(_mean, quantity)), f"{mean} over {of}"
+        by_moment, how = values.max(), "slowest rank"
+    how += "" if most == world else f" ({most} of {world:.0f})"
     whole = present == most
     return by_moment[whole], how, int((~whole).sum())
 
 
 def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[str]:
     """Write Markdown tables of all sizes: a row an epoch, a column a quantity and its reducer."""
-    sizes: dict[str, dict[str, pd.Series[float]]] = {}
-    for place, quantity, rows in _groups(values[values["epoch"].notna()], sort=False):
+    sizes: dict[tuple[str, str], dict[str, pd.Series[float]]] = {}
+    keys = [*POINT, "quantity"]
+    grouped: Any = values[values["epoch"].notna()].groupby(keys, dropna=False, sort=False)
+    for (*point, quantity), rows in grouped:
         numbers, how, _ = _over_ranks(rows, quantity, form)
         how = how.replace(" over ranks", "") or "mean"
         name = f"{RATE if quantity == RANK_RATE else quantity} ({how})"
         if len(numbers):
-            size = f"{place['backend']}, {count(int(place['world_size']), 'rank')}:"
+            size = f"{point[1]}, {count(int(point[2]), 'rank')}:"
             means = numbers.groupby(level="epoch").agg(partial(_mean, quantity))
-            sizes.setdefault(size, {})[name] = means
-    for size, columns in sizes.items():
+            sizes.setdefault((size, str(point)), {})[name] = means
+    for (size, _), columns in sizes.items():
         cells = pd.DataFrame(columns).reset_index().map("{:g}".format).replace("nan", "-")
         yield from [size] if len(sizes) > 1 else []
         yield table([*cells.columns], cells.itertuples(index=False))
