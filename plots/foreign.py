@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import Literal
 
 from bench.config import UsageError
 from bench.options import Shown, option
 from bench.shell import Command
+from bench.study.disk import write_whole
+from plots.report.format import count
 from plots.require import ExistingFolder
 
 
@@ -18,7 +22,7 @@ class ImportLogs(Command):
     logs: tuple[Path, ...] = option(..., "logs of that format", shown=Shown("FILE", nargs="*"))
     backend: str | None = option(None, "what made them, for all lines that do not say")
     world_size: int | None = option(None, "ranks, if no file says", ge=1, le=10**7)
-    batch: int | None = option(None, "images per rank: weak scaling", ge=1)
+    batch_per_rank: int | None = option(None, "images per rank: weak scaling", ge=1, alias="batch")
     global_batch: int | None = option(None, "images per step in all: strong scaling", ge=1)
     source: str = option("", "who published them, and where")
     files: Literal["runs", "ranks"] | None = option(None, "what several files of one size are")
@@ -29,12 +33,11 @@ class ImportLogs(Command):
     marker: str | None = option(None, "of the format pattern: text of lines that must match")
     skip: int = option(0, "lines to leave out at the beginning of each run", ge=0)
     out: Path = option(Path("results/imported"), "folder to write to")
-    values: bool = option(False, "write a table of every number as well")
     epochs: bool = option(False, "print a Markdown table of the epochs")
-    force: bool = option(False, "replace tables of those names")
+    force: bool = option(False, "replace a table of that name")
 
     def run(self) -> None:
-        if self.batch is not None and self.global_batch is not None:
+        if self.batch_per_rank is not None and self.global_batch is not None:
             raise UsageError("batch and global-batch are two ways of scaling; give one")
         for options, used, form in (
             ("--pattern and --marker are", self.pattern or self.marker, "pattern"),
@@ -42,24 +45,33 @@ class ImportLogs(Command):
         ):
             if used and self.form != form:
                 raise UsageError(f"{options} of the format {form}, and none of {self.form}")
-        from plots.imports.observation import ImportOptions
-        from plots.report.imported import bring_in
+        from plots.imports.points import by_epoch, find_format, read
 
-        options_of_lines = ImportOptions(
-            backend=self.backend,
-            world_size=self.world_size,
-            batch_per_rank=self.batch,
-            global_batch=self.global_batch,
-            source=self.source,
-            files=self.files,
-            target=self.target,
-            patterns=self.pattern,
-            marker=self.marker,
-            skip=self.skip,
-        )
-        tables = {"values": self.values, "epochs": self.epochs, "force": self.force}
-        for line in bring_in(self.form, [*self.logs], options_of_lines, self.out, **tables):
-            print(line)
+        reader = find_format(self)
+        name = "-".join(dict.fromkeys(path.stem for path in self.logs))[:100]
+        values, points, warnings = read(reader, self.logs, self, self.source or name)
+        path, data = self.out / f"{name}.csv", points.to_csv(index=False, lineterminator="\n")
+        changed = path.exists() and path.read_text() != data
+        if path in self.logs or (changed and not self.force):
+            raise UsageError(f"{path} is there already; choose another --out, or --force")
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+        notes = [*reader.notes, *(warning for warning in warnings if ": 0 of " in warning)]
+        for warning in warnings:
+            if warning not in notes:
+                print(f"warning: {warning}", file=sys.stderr)
+        if self.epochs:
+            print(*by_epoch(values, reader), sep="\n")
+            return
+        for row in points.to_dict("records"):
+            size = f"{row['backend']}, {count(int(row['world_size']), 'rank')}"
+            how = [f"n = {row['n']}", row["reducer"], "no interval"]
+            if not math.isnan(row.get("median", math.nan)):
+                how.insert(2, f"median {row['median']:.6g}, {row['min']:.6g} to {row['max']:.6g}")
+            print(f"{size}: {row['quantity']} {row['value']:.6g} ({'; '.join(how)})")
+        if not self.source:
+            notes.append(f"the source is {name}; baselines are looked for in one --source")
+        print(*(f"note: {note}" for note in notes), path, sep="\n")
 
 
 class ShowPublished(Command):

@@ -20,7 +20,7 @@ try:
     from bench.shell import Group, call
     from bench.study.disk import write_whole
     from bench.study.status import count, table
-    from slurm import here, new_files, states, submit, waves
+    from slurm import here, new_site, states, submit, waves
     from slurm.directives import REPORT, job_name, report_minutes
     from slurm.next_step import close, say_report
     from slurm.session import OF_JOBS, PREVIEW, ClusterOptions, StudyOptions, Work, open_work
@@ -256,7 +256,7 @@ PROGRAM = Group(
     submit=Submit,
     cancel=Cancel,
     status=Status,
-    site=Group("Describe a cluster: site new NAME.", new=new_files.NewSite),
+    site=Group("Describe a cluster: site new NAME.", new=new_site.NewSite),
 )
 
 

@@ -1,5 +1,5 @@
-"""Pack one study for citing: refuse a folder that contradicts itself, write one archive with a
-fresh report and a manifest of every file. Or pack its logs alone, in place.
+"""Pack one study for citing: one archive with its logs, a fresh report and a manifest of every
+file; or pack its logs alone, in place.
 """
 
 from __future__ import annotations
@@ -7,61 +7,63 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path, PurePath
 
 from bench.config import UsageError
-from bench.record import archive, parse_run
+from bench.record import Run, allocation, archive, parse_run
 from bench.record.user_code import FOLDER
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
-from bench.study.jobs import read_records
-from bench.study.plan import plan
-from plots.bundle import check
-from plots.bundle.check import Contents, Logs
+from bench.study.jobs import read_events
+from bench.study.logs import ATTEMPT, changed_study
 from plots.report import write as report
 
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
     *("jobs/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
 )
-_STAYS = {"study.toml", "jobs.jsonl"}  # beside an archive of the logs: a study's file, and its lock
-_REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")  # made afresh
+_STAYS = ("study.toml", "jobs.jsonl")  # beside an archive of the logs: a study's file, and its lock
+_REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")
 
 
 def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
 
     Raises UsageError where the folder contradicts itself or is being worked in, or where the
-    archive cannot be written, or is there with other contents and not to be replaced (`force`).
+    archive is there with other contents and not to be replaced (`force`).
     """
-    name = folder.resolve().name
-    place = folder.resolve().parent if out is None else out
+    name, place = folder.resolve().name, out or folder.resolve().parent
     target = place / f"{name}.tar.gz" if place.is_dir() else place
-    with _nobody_works_in(folder):
-        contents = _of_study(folder)
-        if "study.toml" not in contents:
-            no_plan = "there is no study.toml, and so no plan"
-            raise UsageError(f"{folder}: {no_plan}; bundle a study that python -m slurm ran")
-        study, logs = read_study(folder / "study.toml"), _logs(folder, contents)
-        blocks = max([study.blocks, *(x.blocks for x in read_records(folder / "jobs.jsonl"))])
-        planned = {r.id: r.config for block in plan(study, blocks, folder / "runs") for r in block}
-        _refuse(folder, check.problems(contents, logs, study, planned))
+    with _contents(folder) as files:
+        if "study.toml" not in files:
+            wrong = f"{folder}: there is no study.toml, and so no plan"
+            raise UsageError(f"{wrong}; bundle a study that python -m slurm ran")
+        study, (logs, newest) = read_study(folder / "study.toml"), _logs(folder, files)
+        carried = [run.config.study_sha256 for run in logs.values() if run.config]
+        if changed := changed_study(study, carried):
+            cure = "restore study.toml, whose first text every job script holds"
+            raise UsageError(f"{folder}: {changed}; {cure}")
+        for path, run in logs.items():
+            first = not ATTEMPT.search(path)  # an earlier attempt may be why it was done again
+            if first and run.broken is not None:
+                why = run.broken.removeprefix("damaged log: ")
+                raise UsageError(f"{folder}: {path} is damaged: {why}; take it out")
+            if first and run.state == "running":
+                cure = "wait for its job, or do it again if the job is gone"
+                raise UsageError(f"{folder}: {path} has no end; {cure}")
         with tempfile.TemporaryDirectory() as fresh:
             report.make(folder, Path(fresh))
-            made = _read(Path(fresh), _REPORT)
-        _require_unchanged(folder, contents)
-        _refuse(folder, check.stale_report(_read(folder, _REPORT), made))
-    files = {**contents, **made}
+            files |= _read(Path(fresh), _REPORT)
     listed = [
         {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for path, data in sorted(files.items())
     ]
     manifest = {"schema": 2, "folder": name, "files": listed}
     files["MANIFEST.json"] = (json.dumps(manifest, indent=1) + "\n").encode()
-    data = archive.pack({f"{name}/{path}": files[path] for path in files}, _newest(logs))
+    data = archive.pack({f"{name}/{path}": files[path] for path in files}, newest)
     if not force and target.exists() and target.read_bytes() != data:
         cure = "replace it with --force, or name another --out"
         raise UsageError(f"{target} is there with other contents; {cure}")
@@ -71,60 +73,49 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
 def archive_logs(folder: Path) -> Path:
     """Move a study's logs and job scripts into FOLDER/logs.tar.gz, and return its path.
 
-    The same logs give the same bytes. Raises UsageError where there are none, where the folder is
-    being worked in, and where a file cannot be written or removed.
+    The same logs give the same bytes. Raises UsageError where there are none, and where the folder
+    is being worked in.
     """
-    with _nobody_works_in(folder):
-        contents = _of_study(folder)
-        _refuse(folder, check.at_work(contents))
-        moved = {path: data for path, data in contents.items() if path not in _STAYS}
+    with _contents(folder) as files:
+        moved = {path: data for path, data in files.items() if path not in _STAYS}
         if not moved:
             raise UsageError(f"{folder} holds no logs to archive; run the study first")
-        data = archive.pack(moved, _newest(_logs(folder, moved)))
-        _require_unchanged(folder, contents)
+        data = archive.pack(moved, _logs(folder, moved)[1])
         target = write_whole(folder / archive.NAME, data)
         if archive.contents(folder) != moved:
             raise UsageError(f"{target} does not hold what was written; no log was removed")
         for path in moved:
-            try:
-                (folder / path).unlink(missing_ok=True)
-            except OSError as error:
-                why = f"{folder / path} cannot be removed: {error.strerror}"
-                raise UsageError(f"{why}; it is archived; remove it, or archive again") from None
+            (folder / path).unlink(missing_ok=True)
         for directory in sorted({p for x in moved for p in PurePath(x).parents}, reverse=True):
             with suppress(OSError):  # holds what does not belong to the study
                 (folder / directory).rmdir()
     return target
 
 
-def _require_unchanged(folder: Path, contents: Contents) -> None:
-    """Raise UsageError where a job wrote meanwhile: those of a batch system hold no lock."""
-    now = _of_study(folder)
-    for path in sorted(now.keys() | contents.keys()):
-        if now.get(path) != contents.get(path):
-            late = "changed while the study was read; do it again when nobody works in it"
-            raise UsageError(f"{folder}: {path} {late}")
-
-
 @contextmanager
-def _nobody_works_in(folder: Path) -> Iterator[None]:
-    """Keep jobs from starting here meanwhile. Raises UsageError where one is running."""
-    if not (folder / "jobs.jsonl").exists():
-        yield
-        return
-    with (folder / "jobs.jsonl").open() as file:
-        if not take_lock(file, alone=False):
-            raise UsageError(f"{folder}: a job of this study is running; wait for it or stop it")
-        yield
+def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
+    """Read what belongs to the study, archived too, by path; no job starts here meanwhile.
 
-
-def _of_study(folder: Path) -> dict[str, bytes]:
-    """Read what belongs to the study, in its folder and in the archive of its logs, by path."""
-    contents = _read(folder, _BELONGS)
-    for path, data in archive.contents(folder).items():
-        if contents.setdefault(path, data) != data:
-            raise archive.differs(folder / path)
-    return dict(sorted(contents.items()))
+    Raises UsageError where one is running: jobs of a batch system hold no lock, but say their end.
+    """
+    with ExitStack() as locked:
+        if (folder / "jobs.jsonl").exists():
+            file = locked.enter_context((folder / "jobs.jsonl").open())
+            if not take_lock(file, alone=False):
+                running = f"{folder}: a job of this study is running"
+                raise UsageError(f"{running}; wait for it or stop it")
+        files = _read(folder, _BELONGS)
+        for path, data in archive.contents(folder).items():
+            if files.setdefault(path, data) != data:
+                raise archive.differs(folder / path)
+        for path in sorted(path for path in files if PurePath(path).match("jobs/*.jsonl")):
+            events = [(e.event, e.job, e.restart) for e in read_events(files[path])]
+            begun = [place for event, *place in events if event == "begin"]
+            if begun and ("end", *begun[-1]) not in events:
+                job = f"{folder}: {path}: {allocation(*begun[-1])} has begun and not ended"
+                cure = "wait for it, or submit again if it is gone (python -m slurm submit)"
+                raise UsageError(f"{job}; {cure}")
+        yield files
 
 
 def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
@@ -133,19 +124,9 @@ def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def _refuse(folder: Path, contradictions: Iterator[str]) -> None:
-    """Raise UsageError with the first problem and the number of the others."""
-    if problems := list(contradictions):
-        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise UsageError(f"{folder} contradicts itself: {problems[0]}{more}")
-
-
-def _logs(folder: Path, contents: Contents) -> Logs:
-    logs = [x for x in contents if x.startswith("runs/") and x.endswith(".jsonl")]
-    return {path: parse_run(folder / path, contents[path]) for path in logs}
-
-
-def _newest(logs: Logs) -> int:
-    """Find when the newest run began, in seconds since 1970; 0 where no run says."""
+def _logs(folder: Path, files: Mapping[str, bytes]) -> tuple[dict[str, Run], int]:
+    """Parse the run logs, and find when the newest began, in seconds since 1970; else 0."""
+    names = [x for x in files if x.startswith("runs/") and x.endswith(".jsonl")]
+    logs = {path: parse_run(folder / path, files[path]) for path in names}
     starts = (run.host["started"] for run in logs.values() if "started" in run.host)
-    return int(max((datetime.fromisoformat(x).timestamp() for x in starts), default=0))
+    return logs, int(max((datetime.fromisoformat(x).timestamp() for x in starts), default=0))

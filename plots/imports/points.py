@@ -1,10 +1,11 @@
-"""From foreign logs to points: one value for each size, its reducer named, and no interval."""
+"""Observations into points: one value for each size, its reducer named, and no interval."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,56 +13,151 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
-from plots.imports.files import POINT, read_files
-from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, ImportOptions
+from plots.foreign import ImportLogs
+from plots.imports import text
+from plots.imports.text import FORMATS, PLACES, RANK_RATE, RATE, WORDS, Format
+from plots.report.format import count, table
 
+POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch"]
 _OFF = 0.02  # relative: between a mean that a file states and that of its lines
 _RATES = re.compile(r"(?i)(?:_per_|/)s(?:ec(?:ond)?)?$|throughput|(?:^|_)(?:ips|fps|speed)$")
 _TIMES = re.compile(r"(?i)(?:^|_)(?:seconds?|secs?|s|ms|minutes?|time)$")
 _FAR = 3  # times the median of the others: a first line that is no step as they are
-_REPEATS = ("median", "min", "max")  # of runs: where they lie
+_CURE = (
+    "let the pattern name each line's place, by (?P<epoch>...), (?P<step>...) or (?P<rank>...), "
+    "and take training or validation alone; where ranks or runs wrote them, tag each (srun -l, "
+    "mpirun --tag-output) or give it a file"
+)
+_SCORES = {"validation_accuracy": "top1", "validation_top5_accuracy": "top5"}
 
 
-@dataclass(frozen=True)
-class Imported:
-    """All numbers of all files, the points made of them, and what had to be assumed."""
+def find_format(options: ImportLogs) -> Format:
+    """Look up the format that the options name. Raises UsageError; also for a bad --pattern."""
+    if options.form not in FORMATS:
+        cure = "the format pattern reads others by --pattern"
+        raise UsageError(f"format {options.form!r} is none of {', '.join(FORMATS)}; {cure}")
+    form = FORMATS[options.form]
+    if options.form != "pattern":
+        return form
+    for pattern in options.pattern or [""]:
+        try:
+            named = re.compile(pattern).groupindex
+        except re.error as error:
+            raise UsageError(f"--pattern {pattern!r}: {error}; mend the expression") from None
+        if not named:
+            cure = "name one, such as '(?P<step_ms>[\\d.]+) ms'"
+            raise UsageError(f"--pattern {pattern!r} has no named group; {cure}")
+    marker = f"^.*{re.escape(options.marker)}" if options.marker else ""
+    return replace(form, patterns=options.pattern, marker=marker)
 
-    values: pd.DataFrame  # `COLUMNS`, file and source
-    points: pd.DataFrame  # a row for each quantity of each size: value, n, reducer
-    warnings: Sequence[str]
 
+def read(
+    form: Format, paths: Sequence[Path], options: ImportLogs, source: str
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Read files of one format as every number, a point for each quantity of each size, warnings.
 
-@dataclass(frozen=True)
-class Reduced:
-    """A number for each run, epoch and step, over ranks; `how` names what was done with them."""
-
-    values: pd.Series[float]
-    how: str  # 'sum over ranks', '' where no rank is named
-    over: str  # 'epochs', 'runs and steps', 'lines'
-    left_out: int = 0  # groups in which ranks are missing
-
-
-def read(form: Format, name: str, paths: Sequence[Path], options: ImportOptions) -> Imported:
-    """Read files of one format. Raises UsageError if one has nothing of it, or what cannot be."""
-    values, warnings = read_files(form, name, paths, options)
-    values = _without_first(_without_repeats(values, warnings), form, options, warnings)
+    Raises UsageError if a file has nothing of the format, or what cannot be, and names the file.
+    """
+    parts: list[pd.DataFrame] = []
+    warnings: list[str] = []
+    seen: dict[bytes, Path] = {}
+    for path in paths:
+        try:
+            data = path.read_bytes()
+            if (first := seen.setdefault(data, path)) is not path:
+                raise UsageError(f"the same log as {first}; name each once")
+            part, of_file, tags = text.read(form, path.name, data)
+            part = _complete(part, of_file, tags, form, options).assign(file=str(path))
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}; name a log") from None
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+        models = [f", {model}" if isinstance(model, str) else "" for model in part["model"]]
+        parts.append(part.assign(source=[f"{source}{model}" for model in models]))  # a curve each
+        warnings += (f"{path.name}: {warning}" for warning in of_file)
+    values = _divide_files(pd.concat(parts, ignore_index=True), form, options.files)
+    for _, row in values[values["rank"] >= values["world_size"]].iterrows():
+        wrong = f"rank {row['rank']:.0f} is in it, and none of a world of {row['world_size']:.0f}"
+        raise UsageError(f"{row['file']}: {wrong}; mend --world-size")
+    values = _without_repeats(values[np.isfinite(values["value"])], warnings)
+    values = _without_first(values, form, options.skip, warnings)
     _require_stated_means(values)
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
         raise UsageError(f"{paths[0]}: {'; '.join(['no point can be made of it', *warnings])}")
-    return Imported(values, points, warnings)
+    return values, points, warnings
 
 
-def _require_stated_means(values: pd.DataFrame) -> None:
-    """Raise UsageError where a file states the mean of its lines' rates, and they have another."""
-    for file, rows in values.groupby("file"):
-        means = rows.groupby("quantity")["value"].mean()  # arithmetic, as those who state it do
-        of_lines, stated = means.get(RANK_RATE), means.get(f"rank_mean_{RATE}")
-        if of_lines and stated and abs(of_lines / stated - 1) > _OFF:
-            lines = (
-                f"{file}: its lines have the mean {of_lines:g} images/s, and it states {stated:g}"
-            )
-            raise UsageError(f"{lines}: some are missing, of another run, or of a warm-up (--skip)")
+def _complete(
+    values: pd.DataFrame, warnings: list[str], tags: set[float], form: Format, options: ImportLogs
+) -> pd.DataFrame:
+    """Fill in what the user says of a file, or what its ranks tell."""
+    if values.empty:
+        nothing = f"nothing in it is of the format {options.form} ({form.written_by})"
+        raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
+    if form.trainings and options.target is not None:
+        values = pd.concat([values, _at_target(values, options.target)], ignore_index=True)
+    if form.one_speaks and values["rank"].nunique() == 1:
+        values["rank"] = float("nan")
+    for column in POINT[1:]:
+        stated = values[column].dropna()
+        if (wanted := getattr(options, column)) is not None:
+            for other in stated[stated != wanted]:
+                says = f"it says {column} {str(other).removesuffix('.0')} itself, not {wanted}"
+                raise UsageError(f"{says}; leave out the option")
+            values[column] = wanted
+    if values["world_size"].isna().any():
+        ranks = tags | {float(rank) for rank in values["rank"].dropna()}
+        if not ranks or ranks != set(map(float, range(len(ranks)))) or tags == {0.0}:
+            raise UsageError("no line of it tells the world size; use --world-size")
+        warnings.append(f"world size {len(ranks)} is inferred from the ranks in it")
+        values["world_size"] = values["world_size"].fillna(len(ranks))
+    if values["backend"].isna().any():
+        values["backend"] = values["backend"].fillna("not said")
+        warnings.append("nobody said the backend; use --backend")
+    if (values["world_size"] < 1).any():
+        raise UsageError("a world size is none; mend the file")
+    unnamed = int(values["rank"].isna().sum())
+    if 0 < unnamed < len(values):
+        raise UsageError(f"{unnamed} numbers name no rank, others do; part the file")
+    if bad := int((~np.isfinite(values["value"])).sum()):
+        warnings.append(f"{bad} values are nan or inf, and not averaged")
+    return values
+
+
+def _at_target(values: pd.DataFrame, target: float) -> pd.DataFrame:
+    """Make the seconds to the first epoch at the target by each score, or the share of runs there.
+
+    DAWNBench's score is top-1 for CIFAR-10 and top-5 for ImageNet.
+    """
+    scores = values[values["quantity"].isin(_SCORES)]
+    percents = (100 * scores["value"]).round(9)
+    reached = scores[percents >= target]
+    if values["epoch"].isna().all():
+        share = (percents >= target).astype(float)
+        return scores.assign(quantity="share_of_runs_at_target", value=share)
+    if reached.empty:
+        best = f"it never reaches {target:g}: its best is {percents.max():g}"
+        raise UsageError(f"{best}; give another --target")
+    seconds = values[values["quantity"] == "run_seconds"].set_index("epoch")["value"]
+    first = reached.sort_values("epoch").drop_duplicates("quantity")
+    names = first["quantity"].map(_SCORES) + f"_target_{target:g}_seconds"
+    return first.assign(quantity=names, value=first["epoch"].map(seconds))
+
+
+def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.DataFrame:
+    """Divide files of one size into runs or ranks; where nothing says which, the user must."""
+    if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
+        return values
+    of_runs = form.one_speaks or form.trainings or values["rank"].notna().any()
+    names = ", ".join(dict.fromkeys(values["file"]))
+    if files == "ranks" and of_runs:
+        raise UsageError(f"{names}: of whole runs, or their lines name ranks; leave out --files")
+    if files is None and not of_runs:
+        raise UsageError(f"{names}: of one size; say what they are, --files runs or --files ranks")
+    if files == "ranks":
+        values["rank"] = pd.factorize(values["file"])[0].astype(float)
+    return values
 
 
 def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
@@ -75,166 +171,134 @@ def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
             mixed = f"{file}: some lines of {quantity} name an epoch, and others none"
             raise UsageError(f"{mixed}, such as of validation: let the pattern take one kind alone")
     clash = once[once.duplicated(place, keep=False)]
-    if len(clash):
-        _, rows = next(iter(clash.groupby(place, dropna=False, sort=False)))
+    for _, rows in clash.groupby(place, dropna=False, sort=False):
         first, second = rows.iloc[0], rows.iloc[1]
-        named = [p for p in PLACES[:4] if pd.notna(second[p])]
-        at = ", ".join(f"{p} {second[p]:g}" for p in named)
+        at = ", ".join(f"{p} {second[p]:g}" for p in PLACES[:4] if pd.notna(second[p]))
         raise UsageError(
             f"{second['file']}: {second['quantity']} is {first['value']:g} and "
-            f"{second['value']:g}{at and ' at '}{at}: {_why_twice(named)}"
+            f"{second['value']:g} {f'at {at}' if at else 'in lines without a place'}; {_CURE}"
         )
     return once
 
 
-def _why_twice(named: Sequence[str]) -> str:
-    """Say why two numbers may stand in one place, and the way out."""
-    if not {"epoch", "step"} & {*named}:
-        return (
-            "lines without a place; let the pattern name it, by (?P<epoch>...), (?P<step>...) or "
-            "(?P<rank>...), and take training alone where there are bars of validation too"
-        )
-    kind = "two lines a step" if "step" in named else "two bars or lines an epoch"
-    several = "where two runs wrote them, give each a file"
-    if "rank" not in named:
-        several = (
-            "where ranks wrote them, tag each (srun -l, mpirun --tag-output) or give it a file"
-        )
-    return f"{kind}, such as training and validation: let the pattern take one alone; {several}"
-
-
 def _without_first(
-    values: pd.DataFrame, form: Format, options: ImportOptions, warnings: list[str]
+    values: pd.DataFrame, form: Format, skip: int, warnings: list[str]
 ) -> pd.DataFrame:
-    """Leave out the first lines of each run, as the user asks; tell of one far off the rest."""
+    """Leave out the first `skip` lines of each run; warn of a first line far off the rest."""
     run = ["file", *POINT, "model", "run", "rank", "quantity"]
-    if options.skip:
-        values = values[values.groupby(run, dropna=False).cumcount() >= options.skip]
-    grouped: Any = values[np.isfinite(values["value"])].groupby(run, dropna=False, sort=False)
+    values = values[values.groupby(run, dropna=False).cumcount() >= skip]
+    grouped: Any = values.groupby(run, dropna=False, sort=False)
     far: dict[str, str] = {}
     for (file, *_, quantity), rows in grouped:
-        timed = _TIMES.search(quantity) or _is_rate(quantity)
-        if len(rows) < 3 or not timed or re.fullmatch(form.last_counts, quantity):
+        timed = _TIMES.search(quantity) or _RATES.search(quantity)
+        if len(rows) < 3 or not timed or form.trainings:
             continue
         first, median = rows["value"].iloc[0], rows["value"].iloc[1:].median()
         if not median / _FAR <= first <= median * _FAR:
-            far.setdefault(quantity, (
-                f"{file}: the first {quantity} is {first:g}, and the median of the others "
-                f"{median:g}; --skip {options.skip + 1} leaves it out"
-            ))  # fmt: skip
+            line = f"the first {quantity} is {first:g}, and the median of the others {median:g}"
+            far.setdefault(quantity, f"{file}: {line}; --skip {skip + 1} leaves it out")
     warnings += far.values()
     return values
 
 
-def _is_rate(quantity: str) -> bool:
-    return _RATES.search(quantity) is not None
+def _require_stated_means(values: pd.DataFrame) -> None:
+    """Raise UsageError where a file states the mean of its lines' rates, and they have another."""
+    for file, rows in values.groupby("file"):
+        means = rows.groupby("quantity")["value"].mean()  # arithmetic, as those who state it do
+        of_lines, stated = means.get(RANK_RATE), means.get(f"rank_mean_{RATE}")
+        if of_lines and stated and abs(of_lines / stated - 1) > _OFF:
+            both = f"its lines have the mean {of_lines:g} images/s, and it states {stated:g}"
+            why = "some are missing, of another run, or of a warm-up (--skip)"
+            raise UsageError(f"{file}: {both}: {why}")
 
 
-def _mean(quantity: str) -> Callable[[pd.Series[float]], float]:
-    """Choose how equal work is averaged: rates harmonically, as if over its seconds."""
-    if not _is_rate(quantity):
-        return lambda x: float(x.mean())
-    return lambda x: float(x.iloc[0] if x.nunique() == 1 else 1 / (1 / x).mean())
+def _mean(quantity: str, x: pd.Series[float]) -> float:
+    """Average equal work: rates harmonically, as if over its seconds."""
+    if not _RATES.search(quantity):
+        return float(x.mean())
+    return float(x.iloc[0] if x.nunique() == 1 else 1 / (1 / x).mean())
 
 
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
-    finite = np.isfinite(values["value"])
-    for place, quantity, rows in _groups(values[finite]):
-        reduced = _over_ranks(rows, quantity, form)
-        name = RATE if quantity == RANK_RATE else quantity
-        world = f"{place['world_size']:.0f}"
-        if reduced.left_out and reduced.how:
-            total = reduced.left_out + len(reduced.values)
-            kind = f"sums over {world} ranks" if name == RATE else reduced.over
-            left = f"{name}: {reduced.left_out} of {total} {kind} are left out"
-            warnings.append(f"{left}, as some of their ranks are not there")
-        elif reduced.left_out:
-            warnings.append(
-                f"{name}: rates of one rank of {world}, which is not named, make no sum; give the "
-                "log of each rank, with --files ranks"
-            )
-        numbers, over = _last(reduced, form, quantity)
-        mean = "harmonic mean" if _is_rate(quantity) and len(numbers) > 1 else "mean"
-        parts = (reduced.how, "" if reduced.how and over == "lines" else f"{mean} over {over}")
-        reducer_words = ", ".join(filter(None, parts))
-        repeats = _REPEATS if over.split(" (")[0] == "runs" and len(numbers) > 1 else ()
-        for reducer in (mean, *repeats) if len(numbers) else ():
-            reduce = getattr(numbers, reducer) if reducer in repeats else None
-            yield {
-                **place,
-                "quantity": name,
-                "value": float(reduce() if reduce else _mean(quantity)(numbers)),
-                "n": len(numbers),
-                "reducer": reducer_words.replace(f"{mean} over runs", f"{reducer} over runs"),
-            }
-
-
-def _groups(
-    values: pd.DataFrame, sort: bool = True
-) -> Iterator[tuple[dict[str, Any], str, pd.DataFrame]]:
-    grouped: Any = values.groupby([*POINT, "quantity"], dropna=False, sort=sort)
+    """Average each quantity of each size over lines, epochs or runs; of runs, also the spread."""
+    grouped: Any = values.groupby([*POINT, "quantity"], dropna=False)
     for (*point, quantity), rows in grouped:
-        place = {k: None if pd.isna(v) else v for k, v in zip(POINT, point, strict=True)}
-        yield place, str(quantity), rows
+        numbers, how, left_out = _over_ranks(rows, quantity, form)
+        name = RATE if quantity == RANK_RATE else quantity
+        levels = ["run" if x == "file" else x for x in numbers.index.names if x != "quantity"]
+        over = " and ".join(f"{x}s" for x in dict.fromkeys(levels)) or "lines"
+        if left_out and how:
+            left = f"{name}: {left_out} of {left_out + len(numbers)} {over} are left out"
+            warnings.append(f"{left}, as some of their ranks are not there")
+        elif left_out:
+            one = f"{name}: rates of one rank of {point[2]:.0f}, which is not named"
+            warnings.append(f"{one}, make no sum; give the log of each rank, with --files ranks")
+        if form.trainings and "epoch" in levels:
+            files = [x for x in numbers.index.names if x == "file"]
+            numbers = numbers.groupby(level=files).tail(1) if files else numbers.tail(1)
+            over = "runs (the last epoch of each)"
+        if numbers.empty:
+            continue
+        mean = "harmonic mean" if _RATES.search(quantity) and len(numbers) > 1 else "mean"
+        over_these = "" if how and over == "lines" else f"{mean} over {over}"
+        words = ", ".join(filter(None, (how, over_these)))
+        made = {"quantity": name, "value": _mean(quantity, numbers), "n": len(numbers)}
+        runs = len(numbers) > 1 and over.split(" (")[0] == "runs"
+        spread = {x: float(getattr(numbers, x)()) for x in ("median", "min", "max")} if runs else {}
+        yield {**dict(zip(POINT, point, strict=True)), **made, "reducer": words, **spread}
 
 
-def _over_ranks(rows: pd.DataFrame, quantity: str, form: Format) -> Reduced:
+def _over_ranks(
+    rows: pd.DataFrame, quantity: str, form: Format
+) -> tuple[pd.Series[float], str, int]:
+    """Make a number for each run, epoch and step of one quantity, which index it.
+
+    Also returns what was done with the ranks ('' where none is named), and how many were left out
+    as ranks are missing.
+    """
     when = [name for name in ("run", "epoch", "step") if rows[name].notna().any()]
     ranked = rows["rank"].notna().any()
     in_files = rows.groupby("file")["rank"].agg(frozenset)
     a_rank_a_file = len(in_files) == rows["rank"].nunique() and in_files.map(len).eq(1).all()
     if len(in_files) > 1 and not (ranked and a_rank_a_file):
         when = ["file", *when]
-    names = ["run" if name == "file" else name for name in when]
-    over = " and ".join(f"{name}s" for name in dict.fromkeys(names)) or "lines"
     grouped = rows.groupby(when or ["quantity"], dropna=False)
     values, world = grouped["value"], float(rows["world_size"].iloc[0])
     if not ranked:
-        means = values.agg(_mean(quantity))
+        means = values.agg(partial(_mean, quantity))
         if quantity != RANK_RATE or world == 1:
-            return Reduced(means, "", over)
+            return means, "", 0
         if form.one_speaks:
-            return Reduced(means * world, "one rank times world size", over)
-        return Reduced(means[:0], "", over, len(grouped))
+            return means * world, "one rank times world size", 0
+        return means[:0], "", len(grouped)
     present = grouped["rank"].nunique()
     most = world if quantity == RANK_RATE else present.max()
-    of = "ranks" if most == world else f"{most} of {world:.0f} ranks"
+    mean = "harmonic mean" if _RATES.search(quantity) else "mean"
+    by_moment, how = values.agg(partial(_mean, quantity)), f"{mean} over ranks"
     if quantity == RANK_RATE:
         by_moment, how = values.sum(), "sum over ranks"
     elif quantity.endswith("_seconds"):
-        by_moment, how = values.max(), "slowest rank" if most == world else f"slowest of {of}"
-    else:
-        mean = "harmonic mean" if _is_rate(quantity) else "mean"
-        by_moment, how = values.agg(_mean(quantity)), f"{mean} over {of}"
+        by_moment, how = values.max(), "slowest rank"
+    how += "" if most == world else f" ({most} of {world:.0f})"
     whole = present == most
-    return Reduced(by_moment[whole], how, over, int((~whole).sum()))
+    return by_moment[whole], how, int((~whole).sum())
 
 
-def _last(reduced: Reduced, form: Format, quantity: str) -> tuple[pd.Series[float], str]:
-    """Keep only the last epoch or step of numbers that are of all steps before it."""
-    levels = reduced.values.index.names
-    unit = next((name for name in ("epoch", "step") if name in levels), None)
-    if unit is None or not re.fullmatch(form.last_counts, quantity):
-        return reduced.values, reduced.over
-    frame = reduced.values.rename("value").reset_index().sort_values(unit)
-    runs = [name for name in levels if name in ("file", "run")]
-    last = frame.groupby(runs or (lambda _: 0), dropna=False)["value"].last()
-    return last, f"runs (the last {unit} of each)"
-
-
-def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Tabulate each size, with a row an epoch and a column a quantity: the points' own numbers.
-
-    No table where no number names an epoch.
-    """
-    rows = values[np.isfinite(values["value"]) & values["epoch"].notna()]
-    columns: dict[tuple[Any, ...], dict[str, pd.Series[float]]] = {}
-    for place, quantity, of_point in _groups(rows, sort=False):
-        reduced = _over_ranks(of_point, quantity, form)
-        how = reduced.how.replace(" over ranks", "") if reduced.how else "mean"
+def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[str]:
+    """Write Markdown tables of all sizes: a row an epoch, a column a quantity and its reducer."""
+    sizes: dict[tuple[str, str], dict[str, pd.Series[float]]] = {}
+    keys = [*POINT, "quantity"]
+    grouped: Any = values[values["epoch"].notna()].groupby(keys, dropna=False, sort=False)
+    for (*point, quantity), rows in grouped:
+        numbers, how, _ = _over_ranks(rows, quantity, form)
+        how = how.replace(" over ranks", "") or "mean"
         name = f"{RATE if quantity == RANK_RATE else quantity} ({how})"
-        means = reduced.values.groupby(level="epoch").agg(_mean(quantity))
-        if len(means):
-            columns.setdefault(tuple(place.values()), {})[name] = means
-    for point, tables in columns.items():
-        yield dict(zip(POINT, point, strict=True)), pd.DataFrame(tables)
+        if len(numbers):
+            size = f"{point[1]}, {count(int(point[2]), 'rank')}:"
+            means = numbers.groupby(level="epoch").agg(partial(_mean, quantity))
+            sizes.setdefault((size, str(point)), {})[name] = means
+    for (size, _), columns in sizes.items():
+        cells = pd.DataFrame(columns).reset_index().map("{:g}".format).replace("nan", "-")
+        yield from [size] if len(sizes) > 1 else []
+        yield table([*cells.columns], cells.itertuples(index=False))
+    yield from [] if sizes else ["No number names an epoch."]

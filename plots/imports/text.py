@@ -1,58 +1,207 @@
-"""A log's lines without what stands around them: colours, and tags of ranks."""
+"""Text of other tools' logs as observations: a row for each number, and the place it is of."""
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import pandas as pd
+
+from bench.config import UsageError
+
+WHOLE = ("run", "rank", "step", "world_size", "batch_per_rank", "global_batch")
+PLACES = (*WHOLE[:2], "epoch", *WHOLE[2:])
+WORDS = ("backend", "model")  # places that are no numbers
+RATE = "images_per_s"  # of all ranks
+RANK_RATE = "rank_images_per_s"  # of one: only the sum over all ranks is a point
+_NUMBER = r"[-+]?(?:nan|inf|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+_BEGUN = re.compile(r"(?:\d\.?|(?:^|[\s=:(])-)$")  # a number has begun
+_CONTINUED = re.compile(r"\d|\.\d|[eE][-+]?\d|,\d{3}(?!\d)")  # a number goes on
+_DECIMAL_COMMA = re.compile(r",\d+(?![\d.,])")  # as some locales write 3215,4
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 # Open MPI, PRRTE, horovodrun: [1,0]<stdout>: ; torchrun and its errors: [default0]: and [rank0]:
-_TAG = re.compile(
+_TAG = (
     r"[^<\n]{0,60}?\[(?:[\w.-]+@)?(?:\d+,)?(\d+)\](?:\[[^\]\s]*\])?<std(?:out|err|diag)>:? ?"
     r"|\[(?:default|rank)(\d+)\]:? ?"
 )
 _TAGS_OF_ALL = (r" *(\d+):(?: |$)", r"\[(\d+)\](?: |$)")  # srun -l and mpiexec -l: on every line
-_OF_SLURM = ("srun: ", "slurmstepd: ")  # but on its own
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One kind of file, read by patterns or, from a line on that matches `heading`, as a table."""
+
+    written_by: str
+    patterns: Sequence[str] = ()  # a group's name is a quantity or a place
+    marker: str = ""  # a regular expression: a line that holds it more often than it matches is bad
+    heading: str = ""
+    columns: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # quantities, units
+    one_speaks: bool = False  # one rank writes, and its rate times the world size is that of all
+    trainings: bool = False  # numbers are of all epochs so far; without epochs, a line is a run
+    notes: Sequence[str] = ()  # what a reader must know of the numbers
+
+
+_TABLES = Path(__file__).with_name("formats.toml").read_text().replace("<N>", _NUMBER)
+FORMATS = {name: Format(**keys) for name, keys in tomllib.loads(_TABLES).items()}
 
 
 class Line(NamedTuple):
-    """One line; `rank` where a launcher tagged it."""
+    """One line without colours; `rank` where a launcher tagged it."""
 
     number: int
     text: str
-    rank: int | None = None
+    rank: int | None
 
 
-@dataclass(frozen=True)
-class Log:
-    """One file. `ended`: its last line has a line end."""
+def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str], set[float]]:
+    """Read a file as numbers, warnings, and the ranks that a launcher put before its lines.
 
-    name: str
-    lines: Sequence[Line]
-    ended: bool = True
+    Columns: quantity (with its unit; times are in seconds), value, PLACES and WORDS, missing where
+    the file does not tell. `name` names a group `value` that has no group `name`. Raises UsageError
+    for what is no number, and for a table with rows of unequal length.
+    """
+    lines, ended = _lines(data)
+    begins = [i for i, x in enumerate(lines) if form.heading and re.match(form.heading, x.text)]
+    if begins or not form.patterns:
+        rows, warnings = _of_table(lines[min(begins, default=0) :], form.columns), list[str]()
+    else:
+        rows, warnings = _of_lines(form, name, lines)
+    if rows and not ended and rows[-1]["line"] == lines[-1].number:
+        warnings.append("its last line has no line end: a number in it may be cut off")
+    values = pd.DataFrame(rows, columns=["quantity", "value", *PLACES, *WORDS])
+    values = values.astype(dict.fromkeys(("value", *PLACES), float))
+    if form.trainings and values["epoch"].isna().all():
+        values["run"] = values.groupby("quantity").cumcount().astype(float)
+    values = values.astype(dict.fromkeys(WORDS, object))
+    return values, warnings, {float(x.rank) for x in lines if x.rank is not None}
 
-    @property
-    def text(self) -> str:
-        return "\n".join(line.text for line in self.lines)
 
+def _lines(data: bytes) -> tuple[list[Line], bool]:
+    """Part a file into lines without tags, and check that the last one has a line end.
 
-def decode(data: bytes, name: str = "log") -> Log:
-    """Part a file into lines without tags; of a progress bar's states, the last one stands."""
+    Of a progress bar's states, the last one stands.
+    """
     text = _COLOUR.sub("", data.decode("utf-8-sig", errors="replace"))
     lines = []
-    for line in text.removesuffix("\n").split("\n") if text else []:
+    for line in text.removesuffix("\n").split("\n"):
         states = [state for state in re.split(r"[\r\b]+", line) if state.strip()]
-        lines.append(states[-1] if states else "")  # what a terminal goes on to show
-    tag = _TAG
-    written = [x for x in lines if x.strip() and not x.startswith(_OF_SLURM)]
-    for pattern in map(re.compile, _TAGS_OF_ALL):
-        if written and all(map(pattern.match, written)):
-            tag = pattern
+        lines.append(states[-1] if states else "")
+    written = [x for x in lines if x.strip() and not x.startswith(("srun: ", "slurmstepd: "))]
+    of_all = [p for p in _TAGS_OF_ALL if written and all(re.match(p, x) for x in written)]
     tagged = []
     for number, line in enumerate(lines, 1):
-        match = tag.match(line)
-        rank = int(next(filter(None, match.groups()))) if match else None
-        tagged.append(Line(number, line[match.end() :] if match else line, rank))
-    return Log(name, tagged, text.endswith("\n") or not text)
+        tag = re.match([*of_all, _TAG][0], line)
+        rank = int(next(filter(None, tag.groups()))) if tag else None
+        tagged.append(Line(number, line[tag.end() :] if tag else line, rank))
+    return tagged, text.endswith("\n")
+
+
+def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row], list[str]]:
+    """Read all matches of all patterns. One with places alone speaks for the lines below it."""
+    patterns, marker = [re.compile(p) for p in form.patterns], re.compile(form.marker)
+    rows: list[Row] = []
+    marked, parts = 0, 0
+    lost: list[Line] = []
+    below: dict[int | None, dict[str, str]] = {}  # by the tag of a rank
+    for line in lines:
+        everywhere = [m for p in patterns for m in p.finditer(line.text)]
+        matches = [m for m in everywhere if not _cuts_a_number(m)]
+        parts += len(everywhere) - len(matches)
+        for match in matches:
+            groups = {k: text for k, text in match.groupdict().items() if text is not None}
+            if "value" in groups:
+                groups[_as_quantity(groups.pop("name", name))] = groups.pop("value")
+            places = below.setdefault(line.rank, {})
+            if {*groups} <= {*PLACES, *WORDS}:
+                places.update(groups)
+            else:
+                rows += _rows({**places, **groups}, line, {})
+        occurrences = len(marker.findall(line.text)) if form.marker else 1
+        marked += occurrences > 0
+        lost += [line] if occurrences > len(matches) else []
+    warnings = [f"{parts} matches take a part of a number alone, and are not read"] if parts else []
+    text = f"{len(lost)} of {marked} lines with the format's marker were not understood"
+    if not form.marker:
+        cure = "--marker TEXT counts those with TEXT that do not"
+        text = f"{marked - len(lost)} of {marked} lines match; {cure}"
+    elif lost:
+        text += f"; the first is line {lost[0].number}: {lost[0].text.strip()[:60]!r}"
+    return rows, [text, *warnings] if marked else warnings
+
+
+def _of_table(lines: Sequence[Line], columns: Mapping[str, tuple[str, float]]) -> list[Row]:
+    """Read the lines below a heading. A column without a name counts rows, as pandas writes it."""
+    delimiter = next((c for c in "\t, " if c in lines[0].text.strip()), ",")
+    texts = [line.text.strip(" ") for line in lines]
+    head, *cells = (
+        next(csv.reader([x], delimiter=delimiter, skipinitialspace=True), []) for x in texts
+    )
+    names = [name.strip() for name in head]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"column {', '.join(twice)} is there twice; rename one, or take it out")
+    rows: list[Row] = []
+    for line, row in zip(lines[1:], cells, strict=True):
+        if row and len(row) != len(names):
+            wrong = f"line {line.number} has {len(row)} values for {len(names)} columns"
+            raise UsageError(f"{wrong}; mend it, or take it out")
+        texts_by_name = {n: x.strip() for n, x in zip(names, row, strict=False) if n and x.strip()}
+        rows += _rows(texts_by_name, line, columns)
+    return rows
+
+
+def _rows(
+    texts: Mapping[str, str], line: Line, columns: Mapping[str, tuple[str, float]]
+) -> Iterator[Row]:
+    """Yield a row for each quantity of one match, or of one row of a table."""
+    places: Row = {"line": line.number} | ({} if line.rank is None else {"rank": line.rank})
+    values: dict[str, float] = {}
+    for column, text in texts.items():
+        if column in WORDS:
+            places[column] = text
+            continue
+        name, unit = columns.get(column.lower(), (column, 1))
+        try:
+            value = float(text)
+        except ValueError:
+            value = None
+        if value is None or (name in WHOLE and value % 1 != 0):
+            kind = "whole number" if name in WHOLE else "number"
+            wrong = f"line {line.number}: {column}={text[:60]!r} is no {kind}"
+            raise UsageError(f"{wrong}; mend the line, or take it out")
+        (places if name in PLACES else values)[name] = round(value * unit, 15)
+    if lap_steps := values.pop("lap_steps", None):  # a lap is as many steps as it says
+        values["step_seconds"] = values.pop("lap_seconds") / lap_steps
+    if RATE in values and "rank" in texts:
+        values[RANK_RATE] = values.pop(RATE)
+    if (rate := values.pop("steps_per_s", None)) is not None:
+        values["step_seconds"] = 1 / rate if rate else float("inf")
+    for name, value in values.items():
+        second = {"_ms": 1e-3, "_us": 1e-6}.get(name[-3:])
+        quantity = f"{name[:-3]}_seconds" if second else name
+        yield {"quantity": quantity, "value": value * (second or 1), **places}
+
+
+def _as_quantity(name: str) -> str:
+    """Turn 'Training loss' of a console and 'Training-loss.series.txt' into 'train_loss'."""
+    name = re.sub(r"(?:\.series)?\.txt$", "", name.strip())
+    return re.sub(r"\W+", "_", name.lower()).replace("training_", "train_", 1)
+
+
+def _cuts_a_number(match: re.Match[str]) -> bool:
+    """Check whether a group takes a part of a longer number, such as 0 of 0.396, or 5 of -5."""
+    for name, group in match.groupdict().items():
+        if group and name not in WORDS:
+            start, end = match.span(name)
+            begun = group[0].isdigit() and _BEGUN.search(match.string[max(0, start - 2) : start])
+            listed = name in PLACES or match.string.startswith(",", max(0, start - 1))
+            comma = group.isdigit() and not listed and _DECIMAL_COMMA.match(match.string, end)
+            if begun or comma or _CONTINUED.match(match.string, end):
+                return True
+    return False

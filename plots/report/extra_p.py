@@ -16,34 +16,24 @@ def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
     Extra-P's text format has the same points in every region: what lacks one is left out, and named
     in remarks beside the text.
     """
-    points: dict[str, dict[int, Point]] = defaultdict(dict)
+    regions: dict[str, dict[int, Point]] = defaultdict(dict)
     for p in a.table.on(curve):
         if p.cell != "single":
-            points[_region(a, p, curve)][p.world_size] = p
-    worlds = sorted({world for region in points.values() for world in region})
-    whole = {name: region for name, region in points.items() if sorted(region) == worlds}
-    if not whole:
-        raise UsageError(f"no cell has all points of the curve {curve}; choose another")
-    lacking = {
-        name: " and ".join(ranks(world) for world in worlds if world not in region)
-        for name, region in points.items()
-        if name not in whole
-    }
+            each = f"{fixed(p, curve)} images per {'step' if curve == 'strong' else 'rank'}"
+            parts = (p.cell, each, p.arm, "emulated" * a.emulated(p.arm))
+            name = "_".join(filter(None, parts)).replace(" ", "_")
+            regions[name][p.world_size] = p
+    worlds = sorted({world for region in regions.values() for world in region})
     lines = ["PARAMETER p", f"POINTS {' '.join(map(str, worlds))}", "METRIC step_seconds"]
-    for name, region in sorted(whole.items()):
+    remarks = []
+    for name, region in sorted(regions.items()):
+        if lacking := [ranks(world) for world in worlds if world not in region]:
+            remarks.append(f"left out: {name}, which has no {' and '.join(lacking)}")
+            continue
         lines.append(f"REGION {name}")
         for world in worlds:
             means = a.table.blocks[region[world]].values()
             lines.append(f"DATA {' '.join(repr(mean.step_seconds) for mean in means)}")
-    return "\n".join(lines) + "\n", [
-        f"left out: {name}, which has no {sizes}" for name, sizes in sorted(lacking.items())
-    ]
-
-
-def _region(a: Analysis, point: Point, curve: str) -> str:
-    """Name all that tells a line of the curve from others: 'ddp/mpi_16_images_per_rank'."""
-    each = "step" if curve == "strong" else "rank"
-    words = [point.cell, f"{fixed(point, curve)} images per {each}"]
-    words += [point.arm] if point.arm else []
-    words += ["emulated"] if a.emulated(point.arm) else []
-    return "_".join(words).replace(" ", "_")
+    if len(remarks) == len(regions):
+        raise UsageError(f"no cell has all points of the curve {curve}; choose another")
+    return "\n".join(lines) + "\n", remarks

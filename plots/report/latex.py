@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from bench.config import UsageError
-from bench.study.verdict import Comparison
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.format import clean, interval, ratio
 from plots.report.verdicts import by_weight, marked, over, sentence, sides
@@ -20,43 +17,22 @@ def export(a: Analysis) -> str:
     """Write the comparisons as a table, whose caption names the baseline."""
     if not a.comparisons:
         raise UsageError("nothing was compared, so there is no table; see the report")
-    rows = (_row(a, c) for c in by_weight(a))
-    return _table(_caption(a), "lrrllrp{5cm}", _HEAD, rows)
-
-
-def _row(a: Analysis, c: Comparison) -> list[str]:
-    """Make a row as the page has it; a row of emulated runs says so itself."""
-    e, conditions = c.estimate, "; ".join(filter(None, [c.arm, "emulated" * c.emulated]))
-    sizes = [str(c.world_size), f"{c.batch_per_rank:,}"]
-    return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), sentence(c)]
-
-
-def _caption(a: Analysis) -> str:
+    lines = ["\\toprule", " & ".join(_HEAD) + " \\\\", "\\midrule"]
+    for c in by_weight(a):
+        conditions = "; ".join(filter(None, [c.arm, "emulated" * c.emulated]))
+        sizes = [str(c.world_size), f"{c.batch_per_rank:,}", conditions]
+        numbers = [interval(c.estimate, ratio), str(c.estimate.n), sentence(c)]
+        lines.append(" & ".join(map(_escape, [c.transport, *sizes, *numbers])) + " \\\\")
     reference, candidate = sides(a)
     text = (
-        f"{over(a)}: images/s of {candidate} over those of the baseline "
-        f"{reference}, paired by launch; n launches; study {a.loaded.study.name}, {workload(a)}, "
-        f"{machine(a.loaded.host)}."
+        f"{over(a)}: images/s of {candidate} over those of the baseline {reference}, paired by "
+        f"launch; n launches; study {a.loaded.study.name}, {workload(a)}, {machine(a.loaded.host)}."
     )
-    return marked(a, a.comparisons, text)
-
-
-def _table(caption: str, alignment: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Escape plain texts, which are no commands, and set them as a table."""
-    lines = (" & ".join(map(_escape, row)) + " \\\\" for row in rows)
-    return "\n".join([
-        "\\begin{table}",
-        f"\\caption{{{_escape(caption)}}}",
-        f"\\begin{{tabular}}{{{alignment}}}",
-        "\\toprule",
-        " & ".join(map(_escape, head)) + " \\\\",
-        "\\midrule",
-        *lines,
-        "\\bottomrule",
-        "\\end{tabular}",
-        "\\end{table}",
-        "",
-    ])  # fmt: skip
+    caption = marked(a, a.comparisons, text)
+    head = (
+        f"\\begin{{table}}\n\\caption{{{_escape(caption)}}}\n\\begin{{tabular}}{{lrrllrp{{5cm}}}}"
+    )
+    return "\n".join([head, *lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
 
 
 def _escape(text: str) -> str:

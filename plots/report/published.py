@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,79 +16,67 @@ from bench.study.frames import load
 from bench.study.points import fixed
 from bench.study.stats import Estimate
 from plots.analyse.study import analyse, machine
-from plots.imports.efficiency import CurveRow, is_curve, scaled
-from plots.imports.observation import RATE
+from plots.imports.text import RATE
 from plots.report import figures
-from plots.report.figures import published as figure
-from plots.report.format import clean, escape, number, percent, rate
-from plots.report.tables import Column, markdown_table
+from plots.report.figures.published import draw
+from plots.report.format import clean, escape, interval, number, percent, rate, table
 
-_NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
-_WORDS = dict.fromkeys(("source", "backend", "quantity", "reducer"), "str")  # '2017' is a name
-_ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
+_NEEDED = ["source", "backend", "world_size", "quantity", "value", "reducer"]
+_BATCHES = ["batch_per_rank", "global_batch"]
+_PLACE = ["source", "curve", "backend", "batch", "world_size"]
+# columns of the page's tables, and their titles
+_CURVES = {"source": "source", "curve": "curve", "backend": "backend", "world_size": "ranks"}
+_CURVES |= {"batch": "batch", "images_per_s": "images/s", "own": "efficiency, own"}
+_CURVES |= {"common": "efficiency, common", "how": "how"}
+_OTHERS = {"source": "source", "backend": "backend", "world_size": "ranks"}
+_OTHERS |= {"batch_per_rank": "images per rank", "global_batch": "images per step"}
+_OTHERS |= {"quantity": "quantity", "value": "value", "reducer": "how"}
+_PAGE = """# Published and imported numbers
+
+Other people's numbers as they stand in their sources: mostly one run a point, so without an \
+interval. *Own*: against the same backend's one rank. *Common*: against one process without a \
+framework. Hollow markers are theirs, filled ones ours with 95 % intervals. Machines, wires and \
+batches differ: compare the shapes of curves, not their heights.
+
+![Efficiency against ranks](published.svg)
+
+{curves}
+
+{others}## Sources
+
+{sources}
+"""
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
     """Write published.md and its figure, from all tables of points in `folder` and our studies."""
-    points = _points(folder)
-    rows = [*_imported(scaled(points)), *(row for study in studies for row in _study_rows(study))]
-    if not rows:
-        raise UsageError(f"{folder}: no table of it holds images_per_s; import some logs first")
-    others = points[~is_curve(points)].sort_values(["source", "quantity", "backend", "world_size"])
-    out.mkdir(parents=True, exist_ok=True)
-    figures.save({"published": figure.draw(rows)}, out)
-    sources = list(dict.fromkeys([*(row.source for row in rows), *others["source"]]))
-    source = Column(lambda row: 1 + sources.index(row.source), "source")
-    rest = [] if others.empty else ["## Other quantities", "", _others(source, others), ""]
-    text = "\n".join([
-        "# Published and imported numbers",
-        "",
-        "Other people's numbers as they stand in their sources: mostly one run a point, so without "
-        "an interval. *Own*: against the same backend's one rank. *Common*: against one process "
-        "without a framework. Hollow markers are theirs, filled ones ours with 95 % intervals. "
-        "Machines, wires and batches differ: compare the shapes of curves, not their heights.",
-        "",
-        "![Efficiency against ranks](published.svg)",
-        "",
-        markdown_table([source, *_COLUMNS], rows),
-        "",
-        *rest,
-        "## Sources",
-        "",
-        *(f"{i}. {escape(source)}" for i, source in enumerate(sources, 1)),
-        "",
-    ])  # fmt: skip
-    return write_whole(out / "published.md", text.encode())
-
-
-def _alone(x: float) -> Estimate | None:
-    """Make an estimate of one number without an interval; None where it is missing."""
-    return None if pd.isna(x) else Estimate(value=float(x), low=None, high=None, n=0)
-
-
-_COLUMNS = (
-    Column("curve", "curve"),
-    Column("backend", "backend"),
-    Column("world_size", "ranks"),
-    Column("batch", "batch", lambda batch: "-" if pd.isna(batch) else f"{batch:.0f}"),
-    Column("images_per_s", "images/s", rate),
-    Column("own_efficiency", "efficiency, own", percent),
-    Column("common_efficiency", "efficiency, common", percent),
-    Column("how", "how"),
-)
-
-
-def _points(folder: Path) -> pd.DataFrame:
-    paths = [path for path in sorted(folder.glob("*.csv")) if not path.stem.endswith("-values")]
-    if not paths:
+    tables = [_read_points(path) for path in sorted(folder.glob("*.csv"))]
+    if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
-    return pd.concat(map(_read_points, paths), ignore_index=True)
+    points = pd.concat(tables, ignore_index=True)
+    rates, others = points[points["quantity"] == RATE], points[points["quantity"] != RATE]
+    measured = [row for study in studies for row in _measured(study)]
+    rows = pd.concat([_scaled(rates), pd.DataFrame(measured)], ignore_index=True)
+    if rows.empty:
+        raise UsageError(f"{folder}: no table of it holds {RATE}; import some logs first")
+    others = others.sort_values(["source", "quantity", "backend", "world_size"])
+    sources = [*dict.fromkeys([*rows["source"], *others["source"]])]
+    rest = f"## Other quantities\n\n{_table(others, _OTHERS, sources)}\n\n"
+    text = _PAGE.format(
+        curves=_table(rows, _CURVES, sources),
+        others="" if others.empty else rest,
+        sources="\n".join(f"{i}. {escape(source)}" for i, source in enumerate(sources, 1)),
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    figures.save({"published": draw(rows)}, out)
+    return write_whole(out / "published.md", text.encode())
 
 
 def _read_points(path: Path) -> pd.DataFrame:
     """Read one table of points. Raises UsageError where it is none."""
     try:
-        frame = pd.read_csv(path, dtype=_WORDS)
+        words = dict.fromkeys(("source", "backend", "quantity", "reducer"), "str")  # 2017 is a name
+        frame = pd.read_csv(path, dtype=words)
     except (ValueError, OSError) as error:
         raise UsageError(f"{path} is no CSV: {error}; mend it, or take it out") from None
     if missing := [name for name in _NEEDED if name not in frame]:
@@ -97,44 +86,71 @@ def _read_points(path: Path) -> pd.DataFrame:
     rates = numbers[frame["quantity"] == RATE]
     if not ((rates["world_size"] >= 1) & (rates["value"] > 0)).all():
         raise UsageError(f"{path}: a row of {RATE} lacks its world_size or value; mend the row")
-    return frame.assign(**numbers).reindex(columns=list(_ALL))
+    return frame.assign(**numbers).reindex(columns=_NEEDED + _BATCHES)
 
 
-def _imported(points: pd.DataFrame) -> Iterator[CurveRow]:
-    rows: Any = points.itertuples()
-    for r in rows:
-        efficiencies = _alone(r.own_efficiency), _alone(r.common_efficiency)
-        if (value := _alone(r.value)) is not None:
-            place = (r.source, r.curve, r.backend, int(r.world_size), r.batch)
-            yield CurveRow(*place, value, *efficiencies, r.reducer, measured=False)
+def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
+    """Give points of images_per_s their curve and efficiencies; missing where no baseline is.
+
+    Own: over as many times the backend's own one rank; common: over `single` of one source. A batch
+    per rank makes a point of weak scaling, a global batch one of strong scaling.
+    """
+    strong = rates["global_batch"].notna()
+    batch = rates["global_batch"].where(strong, rates["batch_per_rank"])
+    curve = strong.map({True: "strong", False: "weak"})
+    rows = rates.assign(curve=curve, batch=batch, measured=False).sort_values(_PLACE)
+    for row in rows[rows.duplicated(_PLACE)].itertuples():  # their mean would be nobody's
+        twice = f"{row.source}: {row.backend} at {row.world_size:.0f} ranks has two rates"
+        raise UsageError(f"{twice}; name each with a --source, or import their logs together")
+    ones = rows[rows["world_size"] == 1].rename(columns={"value": "one"})
+    plain = ones[ones["backend"] == "single"].drop_duplicates(["source", "batch"])
+    for kind, baseline, keys in (
+        ("own", ones, ["source", "curve", "backend", "batch"]),
+        ("common", plain, ["source", "batch"]),
+    ):
+        joined = rows.merge(baseline[[*keys, "one"]], how="left", on=keys)["one"].to_numpy()
+        ends = rows["value"] / (rows["world_size"] * joined)
+        alone = partial(Estimate, low=None, high=None, n=0)  # without an interval
+        rows[kind] = [None if pd.isna(end) else alone(value=end) for end in ends]  # type: ignore[assignment]
+    rows["images_per_s"] = rows["value"].map(rate)
+    return rows.astype({"world_size": int}).rename(columns={"reducer": "how"})
 
 
-def _study_rows(folder: Path) -> Iterator[CurveRow]:
+def _measured(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the same rows of the scaling curves of a study of ours."""
     a = analyse(load(folder))
     for t in a.throughput:
         if t.curve not in ("weak", "strong"):
             continue
-        kinds = {
+        ends = {
             s.kind: s.efficiency for s in a.efficiency if (s.curve, s.point) == (t.curve, t.point)
         }
         if t.point.world_size == 1 and t.point.cell != "single":
-            kinds["own"] = replace(t.images_per_s, value=1.0, low=1.0, high=1.0)  # as it is meant
+            ends["own"] = replace(t.images_per_s, value=1.0, low=1.0, high=1.0)  # as it is meant
         kind = "emulated, " if a.emulated(t.point.arm) else ""
-        how = f"{kind}n = {t.images_per_s.n} launches"
-        # before the brackets, which a figure leaves out
-        source = f"ours: {kind}{a.loaded.study.name} ({clean(machine(a.loaded.host), 80)})"
-        size = (t.point.world_size, fixed(t.point, t.curve), t.images_per_s)
-        ends = kinds.get("own"), kinds.get("common")
-        yield CurveRow(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
+        yield {
+            # before the brackets, which a figure leaves out
+            "source": f"ours: {kind}{a.loaded.study.name} ({clean(machine(a.loaded.host), 80)})",
+            "curve": t.curve,
+            "backend": t.point.cell,
+            "world_size": t.point.world_size,
+            "batch": fixed(t.point, t.curve),
+            "images_per_s": interval(t.images_per_s, rate),
+            "own": ends.get("own"),
+            "common": ends.get("common"),
+            "how": f"{kind}n = {t.images_per_s.n} launches",
+            "measured": True,
+        }
 
 
-def _others(source: Column, rows: pd.DataFrame) -> str:
-    columns = [
-        Column(name, title, number)
-        for name, title in (
-            ("backend", "backend"), ("world_size", "ranks"),
-            ("batch_per_rank", "images per rank"), ("global_batch", "images per step"),
-            ("quantity", "quantity"), ("value", "value"), ("reducer", "how"),
-        )
-    ]  # fmt: skip
-    return markdown_table([source, *columns], list(rows.itertuples()))
+def _table(rows: pd.DataFrame, columns: dict[str, str], sources: Sequence[str]) -> str:
+    """Write a table whose rows name their sources by number; only ours have intervals."""
+    numbers = rows["source"].map(lambda source: 1 + sources.index(source))
+    cells = rows.assign(source=numbers)[[*columns]].map(_shown)
+    return table([*columns.values()], cells.itertuples(index=False))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Estimate):
+        return interval(value, percent) if value.n else percent(value.value)
+    return number(value)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
-
-from tests.plots.importing import Import
 
 
 def _name(figure: Figure, file: Any, **_: Any) -> None:
@@ -45,9 +42,3 @@ def _but_png(figure: Figure, file: Any, **options: Any) -> None:
         file.write(b"drawn elsewhere")
     else:
         _savefig(figure, file, **options)
-
-
-@pytest.fixture
-def bring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Import:
-    """Import logs as a user does."""
-    return Import(tmp_path, capsys)

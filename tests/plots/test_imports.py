@@ -1,149 +1,282 @@
-"""Other tools' logs: each format read as it is written, what is refused, and the page of them."""
+"""Other tools' logs as a user imports them: what is read, how it is averaged, what is refused."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pytest
 
 from plots.__main__ import main
-from plots.imports import FORMATS, find
-from plots.imports.observation import COLUMNS, ImportOptions
-from plots.imports.text import decode
-from tests.plots import logs
-from tests.plots.importing import Import
+from plots.imports.text import FORMATS
 
-ROOT = Path(__file__).parents[2]
-Wanted = Sequence[tuple[str, float, dict[str, int]]]  # quantity, value, places
+README = (Path(__file__).parents[2] / "plots" / "README.md").read_text()
+Files = str | Mapping[str, str]
 
-LINE = "Rank: {} Epoch {}: train set accuracy 0.5 time 10.0 throughput 1000 Sample Size 10000\n"
+
+class Ended(NamedTuple):
+    """One import: its exit code, its words, and the values of its points by quantity."""
+
+    code: int
+    words: str
+    values: Mapping[str, float]
+    points: pd.DataFrame
+
+
+class Import:
+    """Writes logs and imports them into a folder of its own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys, self.count = folder, capsys, 0
+
+    def __call__(self, form: str, files: Files | bytes, *options: str) -> Ended:
+        self.count += 1
+        folder = self.folder / str(self.count)
+        folder.mkdir()
+        for name, data in (files if isinstance(files, Mapping) else {"log.txt": files}).items():
+            (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+        logs = [str(path) for path in sorted(folder.iterdir())]
+        code = main(["import", form, *logs, *options, "--out", str(folder / "out")])
+        out, err = self.capsys.readouterr()
+        if code:
+            assert (err.count("\n"), (folder / "out").exists()) == (1, False), err
+            return Ended(code, out + err, {}, pd.DataFrame())
+        assert all(line.startswith("warning: ") for line in err.splitlines()), err
+        points = pd.read_csv(next(folder.glob("out/*.csv")))
+        values = dict(zip(points["quantity"], points["value"], strict=True))
+        return Ended(code, out + err, values, points)
+
+
+@pytest.fixture
+def bring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Import:
+    return Import(tmp_path, capsys)
+
+
+def documented(name: str) -> list[str]:
+    """List the patterns that the README shows in the row of a format."""
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| {name} |")]
+    found = re.findall(r"`([^`]*\(\?P<[^`]*)`", row)
+    assert found
+    return [word for pattern in found for word in ("--pattern", pattern)]
+
+
+def patterns(*texts: str) -> list[str]:
+    return [word for text in texts for word in ("--pattern", text)]
+
+
+ONE, TWO, FOUR, EIGHT = (["--world-size", n] for n in "1248")
+RANK = "Rank: {} Epoch {}: train set accuracy 0.5 time {} throughput {} Sample Size 10000\n"
+RANKS = RANK.format(1, 1, 10.0, 1000).replace("Rank:", "Rank :") + RANK.format(0, 1, 8.0, 1250)
+SPEED = "INFO:root:Epoch[{}] Batch [{}]\tSpeed: {} samples/sec\taccuracy=0.5\n"
+SPEEDS = SPEED.format(0, 20, 100) + "\nwords\n" + SPEED.format(0, "20-40", 300)
+EPOCHS = "Epoch[{0}] Train-accuracy=0.{1}\nEpoch[{0}] Time cost={2}\n"
+WORKERS = {
+    f"worker-{w}.log": "".join(EPOCHS.format(e, 2 + w + e, 10 * (w + 1) + e) for e in (0, 1))
+    for w in (0, 1)
+}
 SYNTHETIC = (
     "Model: ResNet50\nBatch size: 32\nNumber of GPUs: 4\nRunning benchmark...\n"
     "Iter #0: 103.5 img/sec per GPU\nIter #1: 101.5 img/sec per GPU\n"
     "Img/sec per GPU: 102.5 +-2.0\nTotal img/sec on 4 GPU(s): 410.0 +-8.0\n"
 )
-# a text in each format's grammar, with values of our own, and numbers that stand in it
-SAMPLES: list[tuple[str, str, Wanted]] = [
-    (
-        "horovod-and-ddp",
-        "Batch Size 512, Sample Size 20000\n[n2:7] MPI\n"
-        + LINE.format(1, 2).replace("Rank:", "Rank :")
-        + "Rank: 0 Epoch 2: train set accuracy 0.25 time 8.00 throughput 1250 Sample Size 10000\n"
-        "srun: error: node2: task 1: Segmentation fault\n",
-        [
-            ("rank_images_per_s", 1000, {"rank": 1, "epoch": 2}),
-            ("rank_images_per_s", 1250, {"rank": 0, "epoch": 2}),
-            ("epoch_seconds", 8, {"rank": 0}),
-        ],
-    ),
-    (
-        "mxnet",
-        "INFO:root:Iter[0] Batch [10]\tSpeed: 842.5 samples/sec\n"
-        "INFO:root:Epoch[1] Batch [20]\tSpeed: 1764.5 samples/sec\tTrain-accuracy=0.4\n"
-        "INFO:root:Epoch[1] Batch [20-30]\tSpeed: inf samples/sec\taccuracy=0.5\n"
-        "INFO:root:Epoch[1] Train-accuracy=nan\n"
-        "INFO:root:Epoch[1] Validation-accuracy=0.45\n"
-        "INFO:root:Epoch[1] Time cost=1.06e1\n",
-        [
-            ("rank_images_per_s", 842.5, {"epoch": 0, "step": 10}),
-            ("rank_images_per_s", 1764.5, {"epoch": 1, "step": 20}),
-            ("rank_images_per_s", math.inf, {"step": 30}),
-            ("train_accuracy", math.nan, {"epoch": 1}),
-            ("validation_accuracy", 0.45, {"epoch": 1}),
-            ("epoch_seconds", 10.6, {"epoch": 1}),
-        ],
-    ),
-    (
-        "mxnet",
-        "2015-11-10 22:04:41,123 Node[3] Epoch[0] Time cost=10.5\n",
-        [("epoch_seconds", 10.5, {"rank": 3})],
-    ),
-    (
-        "dawnbench",
-        "Train acc 0.9 loss 0.9, validation acc 0.94 loss 0.99 wall time 10.5s\n"
-        "Train acc 0.8 loss 0.9, validation acc 0.93 loss 0.99 wall time 9.5s\n",
-        [("run_seconds", 10.5, {"run": 0}), ("run_seconds", 9.5, {"run": 1})],
-    ),
-    (
-        "pathway2ai",
-        "{'n_layers': 4}\nstep 100 | train_loss 0.5 | test_loss 0.75 | step time 12.50ms\n",
-        [("step_seconds", 0.0125, {"step": 100}), ("test_loss", 0.75, {"step": 100})],
-    ),
-    (
-        "nnabla",
-        "2017-01-01 [nnabla][INFO]: iter=24 {Training time}=0.24[sec/12iter] 1.0[sec]\n"
-        "2017-01-01 [nnabla][INFO]: iter=24 {Training loss}=1.5\n",
-        [("step_seconds", 0.02, {"step": 24}), ("train_loss", 1.5, {"step": 24})],
-    ),
-    ("nnabla", "9 0.5 10 0.5\n19 1.0 10 1.5\n", [("step_seconds", 0.1, {"step": 19})]),
-    ("nnabla", "9 2.5\n19 2.25\n", [("train_error", 2.25, {"step": 19})]),
-    (
-        "horovod-synthetic",
-        SYNTHETIC,
-        [
-            ("rank_images_per_s", 101.5, {"step": 1, "world_size": 4, "batch_per_rank": 32}),
-            ("rank_mean_images_per_s", 102.5, {"world_size": 4}),
-            ("total_images_per_s", 410, {"world_size": 4}),
-        ],
-    ),
-]
+STALLED = SYNTHETIC.replace("#1: 101.5", "#1: 20.5").replace("102.5", "62.0")
+TSV = "{}\thours\ttop1Accuracy\ttop5Accuracy\n1\t0.01\t50.5\t80.0\n2\t0.025\t94.0\t98\n"
+TSV += "3.5\t0.04\t94.5\t99\n"
+RUNS = "".join(
+    f"Train acc 0.9 loss 0.9, validation acc {accuracy} loss 0.99 wall time {seconds}s\n"
+    for accuracy, seconds in ((0.942, 10), (0.938, 9), (0.94, 14))
+)
+TRAINED = {"top1_target_94_seconds": 90, "top5_target_94_seconds": 90, "run_seconds": 144}
+IMAGENET = "Epoch: [0][{}/626]\tTime {} ( 1.0)\tLoss 2.8e+00 (2.9e+00)\n"
+SLOW_FIRST = "".join(IMAGENET.format(i, 0.4 if i else 12.8) for i in range(10))
+BAR = "Epoch {}/3{}: 100%|##########| 98/98 [00:49<00:00, {:5.2f}it/s, loss=2.1]\n"
+BARS = "".join(BAR.format(i, "", rate) for i, rate in enumerate((1.96, 2.0, 2.01), 1))
+STATES = " 50%|#    | 50/100 [00:10<00:10,  9.00it/s]\r100%|###| 100/100 [00:20<00:00,  5.00it/s]\n"
+KERAS = "Epoch 1/2\n1875/1875 [====] - 9s 5ms/step - loss: 0.25\n"
+KERAS += "Epoch 2/2\n1875/1875 ━━━━━ 6s 3000us/step - accuracy: 0.9\n"
+DEEPSPEED = (
+    "epoch=0/micro_step={0}/global_step={0}, RunningAvgSamplesPerSec=1.5, "
+    "CurrSamplesPerSec={1}, MemAllocated=1.0GB\n"
+)
+MEGATRON = (
+    " iteration      100/  500000 | consumed samples:         1600 | elapsed time per iteration "
+    "(ms): 234.5 | learning rate: 1.5E-04 | global batch size:    16 | lm loss: 9.5E+00 |\n"
+)
+STALL = "".join(
+    f"Train: 0 [{i}] Time: {s}s, {256 / s}/s\n" for i, s in enumerate((0.4,) * 3 + (3.2,) * 1)
+)
+OF_STALL = r"Train: (?P<epoch>\d+) \[(?P<step>\d+)\] .*, +(?P<images_per_s>[\d.]+)/s"
+TIME = r"Time (?P<step_seconds>[\d.]+)"
+MONITORS = {
+    "Training-loss.series.txt": "9 2.5\n19 2.25\n",
+    "Training-time.timer.txt": "9 0.5 10 0.5\n19 1.0 10 1.5\n",
+}
+
+READ: list[tuple[str, Files, list[str], Mapping[str, float], str]] = [
+    # each format, and what is done with its ranks and lines
+    ("horovod-and-ddp", RANKS, [], {"images_per_s": 2250, "epoch_seconds": 10}, "sum over ranks"),
+    ("horovod-and-ddp", RANKS, [], {}, "world size 2 is inferred from the ranks in it"),
+    ("horovod-and-ddp", RANKS, [], {}, "nobody said the backend; use --backend"),
+    ("horovod-and-ddp", RANKS, [], {}, "note: the first epoch holds the warm-up"),
+    ("mxnet", SPEEDS, ONE, {"images_per_s": 150}, "0 of 2 lines with the format's marker were not"),
+    ("mxnet", SPEED.format(0, 1, 50) + SPEED.format(0, 2, "inf"), ONE, {"images_per_s": 50}, "inf"),
+    ("mxnet", "2015-11 Node[3] Epoch[0] Time cost=1.06e1\n", FOUR, {"epoch_seconds": 10.6}, "1 of"),
+    ("mxnet", "Epoch[0] Train-accuracy=nan\n" + EPOCHS.format(1, 4, 5), ONE, {}, "nan or inf, and"),
+    ("mxnet", EPOCHS.format(1, 4, 5) + SPEEDS, FOUR, {"epoch_seconds": 5}, "make no sum; give the"),
+    ("pathway2ai", "step 100 | train_loss 0.5 | test_loss 0.75 | step time 12.50ms\n", TWO,
+     {"step_seconds": 0.0125, "test_loss": 0.75}, "a hundred"),
+    ("nnabla", MONITORS, TWO, {"train_loss": 2.375, "step_seconds": 0.075}, "mean over steps"),
+    ("nnabla", "iter=24 {Training time}=0.24[sec/12iter] 1.0[sec]\niter=24 {Learning rate}=0.1\n",
+     ONE, {"step_seconds": 0.02, "learning_rate": 0.1}, ""),
+    ("horovod-synthetic", 2 * SYNTHETIC, [], {"images_per_s": 8 / (1 / 103.5 + 1 / 101.5)},
+     "4 numbers stand there twice, and count once"),
+    ("horovod-synthetic", STALLED, [], {"images_per_s": 8 / (1 / 103.5 + 1 / 20.5)},
+     "one rank times world size, harmonic mean over steps"),
+    ("dawnbench", TSV.format("epoch"), [*EIGHT, "--target", "94"], TRAINED, "(the last epoch of"),
+    ("dawnbench", "\ufeff" + TSV.format("epochs").replace("\t", "  "), EIGHT,
+     {"run_seconds": 144}, ""),
+    ("dawnbench", RUNS, [*EIGHT, "--target", "94"],
+     {"share_of_runs_at_target": 2 / 3, "run_seconds": 11}, "median 10, 9 to 14; no interval"),
+    ("csv", ",world_size,step,images_per_s,step_ms\n0,2.0,1.0,100,20\n1,2,2,,30\n", [],
+     {"images_per_s": 100, "step_seconds": 0.025}, ""),
+    ("csv", "world_size,rank,epoch,images_per_s\n2,0,1,100\n2,1,1,110\n", [],
+     {"images_per_s": 210}, "sum over ranks"),
+    *(("csv", f"world_size,step,{name}\n2,0,100\n2,1,300\n", list[str](), {name: mean}, "")
+      for name, mean in (("throughput", 150.0), ("ips", 150), ("images/s", 150), ("loss", 200))),
+    # the README's own patterns, on lines of those tools
+    ("pattern", STATES, [*documented("tqdm"), *EIGHT], {"step_seconds": 0.2}, "1 of 1 lines match"),
+    ("pattern", BARS, [*documented("tqdm"), *EIGHT], {"step_seconds": 0.5025721731}, "over epochs"),
+    ("pattern", KERAS, [*documented("Keras"), *EIGHT], {"step_seconds": 0.004}, "over epochs"),
+    ("pattern", DEEPSPEED.format(1, 118) + DEEPSPEED.format(2, 122),
+     [*documented("DeepSpeed"), *EIGHT], {"images_per_s": 2 / (1 / 118 + 1 / 122)}, ""),
+    ("pattern", MEGATRON, [*documented("Megatron-LM"), *EIGHT], {"step_seconds": 0.2345}, ""),
+    ("pattern", '{\n"train_samples_per_second": 91.25\n}\n',
+     [*documented("Hugging Face Trainer"), *EIGHT], {"images_per_s": 91.25}, ""),
+    # public cases: rates are averaged over seconds; a first line far off the rest is told
+    ("pattern", STALL, [*patterns(OF_STALL), *FOUR], {"images_per_s": 4 * 256 / 4.4}, "harmonic"),
+    ("pytorch-imagenet", SLOW_FIRST, FOUR, {"step_seconds": 1.64},
+     "the first step_seconds is 12.8, and the median of the others 0.4; --skip 1 leaves it out"),
+    ("pytorch-imagenet", SLOW_FIRST, [*FOUR, "--skip", "1"], {"step_seconds": 0.4}, "n = 9;"),
+    # numbers that are cut, and lines that are not understood
+    ("pattern", "Time 0.396\nTime 2\n", [*patterns(r"Time (?P<step_seconds>\d+)"), *ONE],
+     {"step_seconds": 2}, "1 matches take a part of a number alone, and are not read"),
+    ("pattern", "Time 2.0\nTime: 3.0\nwords\n", [*patterns(TIME), *ONE, "--marker", "Time"],
+     {"step_seconds": 2}, "1 of 2 lines with the format's marker were not understood"),
+    ("pattern", "7,12,3\n8,14,2\n", [*patterns(r"(?P<step>\d+),(?P<step_ms>\d+),\d"), *ONE],
+     {"step_seconds": 0.013}, ""),
+    *(("mxnet", f"Epoch[0] Time cost={number}\nEpoch[1] Time cost=12.5\n", ONE,
+       {"epoch_seconds": 12.5}, f"the first is line 1: 'Epoch[0] Time cost={number}'")
+      for number in ("3215,4", "9,100.0", "1INFO:")),
+    ("mxnet", "Epoch[0] Time cost=9.5", ONE, {"epoch_seconds": 9.5}, "it may be cut off"),
+    # ranks: lost ones make no sum; files are what the user says
+    ("horovod-and-ddp", RANKS + RANK.format(0, 2, 9.0, 900), TWO, {"images_per_s": 2250},
+     "images_per_s: 1 of 2 epochs are left out, as some of their ranks are not there"),
+    ("mxnet", WORKERS, [*TWO, "--files", "ranks"], {"epoch_seconds": 20.5}, "slowest rank, mean"),
+    ("mxnet", WORKERS, [*TWO, "--files", "runs"], {"epoch_seconds": 15.5}, "over runs and epochs"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "wanted"), SAMPLES)
-@pytest.mark.parametrize("spoil", [False, True])
-def test_numbers_are_read_as_they_stand(name: str, text: str, wanted: Wanted, spoil: bool) -> None:
-    """Also with the line ends and the mark of Windows."""
-    data = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() if spoil else text.encode()
-    log = decode(data, "Training-error.series.txt")
-    found = find(name).read(log, ImportOptions(world_size=4)).values
-    assert set(COLUMNS) <= set(found.columns)
-    for quantity, value, places in wanted:
-        rows = found[found["quantity"] == quantity]
-        for place, number in places.items():
-            rows = rows[rows[place] == number]
-        assert rows["value"].tolist() == [pytest.approx(value, nan_ok=True)], (quantity, places)
+@pytest.mark.parametrize(("form", "files", "options", "wanted", "words"), READ)
+def test_numbers_are_read_and_averaged_as_they_must_be(
+    bring: Import,
+    form: str,
+    files: Files,
+    options: list[str],
+    wanted: Mapping[str, float],
+    words: str,
+) -> None:
+    ended = bring(form, files, *options)
+    assert ended.code == 0, ended.words
+    assert {name: ended.values[name] for name in wanted} == pytest.approx(wanted)
+    assert words in ended.words
+    assert "no interval" in ended.words
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_file_that_holds_nothing_of_the_format_is_an_error(bring: Import, name: str) -> None:
-    words = ["--pattern", r"Time (?P<step_seconds>\d+)"] if name == "pattern" else []
-    for content in (b"", b"no log\n", b"\x00\xff\xfe" * 20):
-        assert bring(name, content, *words).code == 2
+MIXED = r"(?:Epoch (?P<epoch>\d+)|Validation) took (?P<step_seconds>[\d.]+)"
+REFUSED: list[tuple[str, Files, list[str], str]] = [
+    *((name, content, patterns(TIME) if name == "pattern" else list[str](), "nothing in it is of")
+      for name in FORMATS for content in ("", "no log\n", "\0\n")),
+    ("mxnet", "Time cost=1,5\n", ONE, "1 of 1 lines with the format's marker were not understood"),
+    ("nope", "x", [], "format 'nope' is none of horovod-and-ddp, nnabla,"),
+    ("csv", "epoch,epoch,images_per_s\n1,2,3\n", [], "column epoch is there twice"),
+    ("csv", "epoch,images_per_s\n1\n", [], "line 2 has 1 values for 2 columns"),
+    ("csv", "epoch,images_per_s\n1,fast\n", [], "line 2: images_per_s='fast' is no number"),
+    ("csv", "step,images_per_s\n1.5,3\n", [], "line 2: step='1.5' is no whole number"),
+    ("csv", "world_size,images_per_s\n0,5\n", [], "a world size is none"),
+    ("csv", "world_size,images_per_s\n2,1e400\n", [], "1 values are nan or inf, and not aver"),
+    ("horovod-and-ddp", RANK.format(2, 1, 8, 9), TWO, "rank 2 is in it, and none of a world of 2"),
+    ("horovod-synthetic", SYNTHETIC, TWO, "it says world_size 4 itself, not 2; leave out"),
+    ("horovod-synthetic", SYNTHETIC, ["--batch", "64"], "batch_per_rank 32 itself, not 64; leave"),
+    ("mxnet", "Epoch[0] Time cost=1\n", [], "tells the world size; use --world-size"),
+    ("mxnet", "Node[0] Epoch[0] Time cost=1\nEpoch[0] Time cost=1\n", [], "name no rank, others"),
+    ("mxnet", "x", ["--batch", "1", "--global-batch", "2"], "two ways of scaling; give one"),
+    ("mxnet", "x", ["--pattern", "Time"], "are of the format pattern"),
+    ("mxnet", "x", ["--target", "94"], "is of the format dawnbench"),
+    ("dawnbench", TSV.format("epoch"), [*EIGHT, "--target", "99.5"], "99.5: its best is 99; give"),
+    ("pattern", "x", [], "--pattern '' has no named group; name one"),
+    ("pattern", "x", ["--pattern", "("], "--pattern '(': missing ), unterminated subpattern"),
+    ("pattern", "Time", patterns(r"T(?P<step_ms>\w+)"), "step_ms='ime' is no number; mend"),
+    # two numbers in one place: of ranks, of epochs that have no name, of training and validation
+    ("horovod-and-ddp", RANKS + RANK.format(0, 1, 9, 9), [], "is 8 and 9 at rank 0, epoch 1; let"),
+    ("mxnet", "".join(WORKERS.values()), TWO, "where ranks or runs wrote them, tag each (srun -l,"),
+    ("pattern", BARS, [*patterns("100%.* (?P<steps_per_s>[0-9.]+)it/s"), *TWO],
+     "step_seconds is 0.510204 and 0.5 in lines without a place; let the pattern name each line's"),
+    ("pattern", BAR.format(1, " train", 2) + BAR.format(1, " valid", 10),
+     [*documented("tqdm"), *TWO], "at epoch 1; let the pattern name each line's place, by (?P<"),
+    ("pattern", "Epoch 0 took 0.5\nValidation took 0.1\n", [*patterns(MIXED), *ONE],
+     "some lines of step_seconds name an epoch, and others none"),
+    # a stated mean that the lines do not have: another run's, or lines are missing
+    ("horovod-synthetic", SYNTHETIC.replace("102.5", "90.0"), [], "102.5 images/s, and it states"),
+    ("horovod-synthetic", SYNTHETIC.replace("Iter #1: 101.5", "Iter #1: 81.5"), [], "states 102.5"),
+    ("mxnet", WORKERS, TWO, "of one size; say what they are, --files runs or --files ranks"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "files", "options", "words"), REFUSED)
+def test_what_cannot_be_is_refused_in_one_line(
+    bring: Import, form: str, files: Files, options: list[str], words: str
+) -> None:
+    ended = bring(form, files, *options)
+    assert ended.code == 2
+    assert words in ended.words
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "options", "said"),
+    ("wrapped", "ranks"),
     [
-        ("csv", "epoch,epoch,images_per_s\n1,2,3\n", [], "column epoch is there twice"),
-        ("csv", "epoch,images_per_s\n1\n", [], "row 2 has 1 values for 2 columns"),
-        ("csv", "epoch,images_per_s\n1,fast\n", [], "row 2: images_per_s='fast' is no number"),
-        ("csv", "step,images_per_s\n1.5,3\n", [], "row 2: step='1.5' is no whole number"),
-        ("csv", "world_size,images_per_s\n0,5\n", [], "world size 0 is none"),
-        ("csv", "world_size,images_per_s\n2,1e400\n", [], "1 values are nan or inf, and not aver"),
-        ("horovod-and-ddp", LINE.format(2, 1), ["--world-size", "2"], "rank 2 is in it, and none"),
-        ("horovod-synthetic", SYNTHETIC, ["--world-size", "2"], "it says world_size 4 itself"),
-        ("horovod-synthetic", SYNTHETIC, ["--batch", "64"], "batch_per_rank 32 itself; leave out"),
-        ("mxnet", "Epoch[0] Time cost=1\n", [], "tells the world size; use --world-size"),
-        ("mxnet", "Node[0] Epoch[0] Time cost=1\nEpoch[0] Time cost=1\n", [], "name no rank"),
-        ("mxnet", "x", ["--batch", "1", "--global-batch", "2"], "two ways of scaling; give one"),
-        ("mxnet", "x", ["--pattern", "Time"], "are of the format pattern"),
-        ("mxnet", "x", ["--target", "94"], "is of the format dawnbench"),
-        ("pattern", "x", [], "needs --pattern"),
-        ("pattern", "x", ["--pattern", "("], "is no regular expression"),
-        ("pattern", "x", ["--pattern", "Time"], "names no group"),
-        ("pattern", "Time", ["--pattern", r"T(?P<step_ms>\w+)"], "step_ms='ime' is no number"),
+        *((lambda log, tag=tag: re.sub("(?m)^", tag, log[:-1]), 1) for tag in (
+            "[1,0]<stdout>:", "[prterun-node-1-123@1,0]<stdout>: ", "0: ", "[default0]:")),
+        (lambda log: log.replace("Speed", "\x1b[32mSp\x1b[0meed"), 1),
+        (lambda log: "\ufeff" + log.replace("\n", "\r\r\n"), 1),
+        (lambda log: "srun: job 7 queued\n" + re.sub("(?m)^", "0: ", log[:-1])
+         + "\n" + re.sub("(?m)^", "1: ", log[:-1]) + "\nslurmstepd: error: CANCELLED\n", 2),
     ],
-)
-def test_what_cannot_be_is_refused(
-    bring: Import, name: str, text: str, options: list[str], said: str
+)  # fmt: skip
+def test_tags_colours_and_line_ends_change_no_number(
+    bring: Import, wrapped: object, ranks: int
 ) -> None:
-    ended = bring(name, text, *options)
-    assert ended.code == 2
-    assert said in ended.said
+    ended = bring("mxnet", wrapped(SPEEDS), *(ONE if ranks == 1 else []))  # type: ignore[operator]
+    assert ended.values["images_per_s"] == pytest.approx(ranks * 150)
+    assert set(ended.points["world_size"]) == {ranks}
+
+
+def test_epochs_as_a_markdown_table(bring: Import) -> None:
+    ended = bring("mxnet", WORKERS, *TWO, "--files", "ranks", "--epochs")
+    assert ended.words.splitlines()[:4] == [
+        "| epoch | train_accuracy (mean) | epoch_seconds (slowest rank) |",
+        "| --- | --- | --- |",
+        "| 0 | 0.25 | 20 |",
+        "| 1 | 0.35 | 21 |",
+    ]
+
+
+def test_each_model_is_a_source_of_its_own(bring: Import) -> None:
+    other = SYNTHETIC.replace("ResNet50", "VGG16")
+    points = bring("horovod-synthetic", {"a.log": SYNTHETIC, "b.log": other}).points
+    assert {*points["source"]} == {"a-b, ResNet50", "a-b, VGG16"}
 
 
 def test_nothing_is_overwritten_and_no_log_counts_twice(
@@ -151,110 +284,13 @@ def test_nothing_is_overwritten_and_no_log_counts_twice(
 ) -> None:
     path = tmp_path / "plain.csv"
     path.write_text("world_size,images_per_s\n2,5\n")
-    assert main(["import", "csv", str(path), "--out", str(tmp_path)]) == 2
+    words = ["import", "csv", str(path), "--out"]
+    assert main([*words, str(tmp_path)]) == 2
     assert "is there already" in capsys.readouterr().err
-    assert main(["import", "csv", str(path), str(path), "--out", str(tmp_path / "out")]) == 2
+    assert main([*words, str(tmp_path / "out"), str(path)]) == 2
     assert "name each once" in capsys.readouterr().err
-    again = ["import", "csv", str(path), "--out", str(tmp_path / "out")]
-    assert (main(again), main(again)) == (0, 0)
+    assert (main([*words, str(tmp_path / "out")]), main([*words, str(tmp_path / "out")])) == (0, 0)
     path.write_text("world_size,images_per_s\n2,6\n")
-    assert (main(again), main([*again, "--force"])) == (2, 0)
+    assert main([*words, str(tmp_path / "out")]) == 2
+    assert main([*words, str(tmp_path / "out"), "--force"]) == 0
     assert "2.0,,,images_per_s,6.0," in (tmp_path / "out" / "plain.csv").read_text()
-
-
-def test_what_is_assumed_is_said_and_every_number_is_kept(bring: Import) -> None:
-    text = SAMPLES[0][1].replace("Epoch 2", "Epoch 1", 1)
-    ended = bring("horovod-and-ddp", text, "--values")
-    assert "warning: log.txt: world size 2 is inferred from the ranks in it" in ended.said
-    assert "nobody said the backend; use --backend" in ended.said
-    assert "note: the first epoch holds the warm-up" in ended.said
-    assert "no interval" in ended.said
-    assert len(pd.read_csv(bring.folder / "1" / "out" / "log-values.csv")) == 8
-
-
-# images/s of each rank as the direct ancestor published them, weak scaling at 512 per rank
-PUBLISHED = {
-    "single": {1: [2238]},
-    "horovod": {1: [1689], 2: [1472, 1476], 4: [1425, 1424, 1433, 1424]},
-    "ddp": {1: [2076], 2: [1517, 1518], 4: [1386, 1387, 1389, 1387]},
-}
-
-
-def test_the_direct_ancestors_efficiencies(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    common = ["--batch", "512", "--source", "OSC", "--out", str(out)]
-    for backend, worlds in PUBLISHED.items():
-        for size, rates in worlds.items():
-            log = tmp_path / f"{backend}-{size}.log"
-            lines = (
-                f"Rank : {rank} Epoch 1: train set accuracy 0.5 time 10.00 throughput {rate} "
-                f"Sample Size {10 * rate}\n"
-                for rank, rate in enumerate(rates)
-            )
-            log.write_text("".join(lines))
-            words = ["import", "horovod-and-ddp", str(log), "--backend", backend]
-            assert main([*words, *common]) == 0
-    assert main(["published", str(out)]) == 0
-    page = (out / "published.md").read_text()
-    found = {
-        row["backend"]: (row["efficiency, own"], row["efficiency, common"])
-        for row in logs.rows(f"## All\n{page}", "All")
-        if row["ranks"] == "4"
-    }
-    assert found == {"horovod": ("84.5 %", "63.7 %"), "ddp": ("66.8 %", "62.0 %")}
-
-
-def test_ours_beside_the_shipped_tables(tmp_path: Path) -> None:
-    study = logs.study(tmp_path / "study")
-    logs.study_toml(study)
-    shipped = str(ROOT / "results" / "published")
-    words = ["published", shipped, "--study", str(study), "--out", str(tmp_path / "page")]
-    assert main(words) == 0
-    page = (tmp_path / "page" / "published.md").read_text()
-    weak = [x for x in page.splitlines() if "| weak |" in x and " | 4 | " in x]
-    assert len(weak) == 2
-    assert all("63.7 %" in x or "62.0 %" in x for x in weak)
-    measured = next(line for line in page.splitlines() if "| horovod/mpi | 2 |" in line)
-    assert re.search(r"[0-9.]+ \[[0-9.]+, [0-9.]+\] \| [0-9.]+ % \[[0-9.]+, [0-9.]+\]", measured)
-    assert "n = 6 launches" in measured
-    assert (tmp_path / "page" / "published.svg").exists()
-
-
-@pytest.mark.parametrize(
-    ("tables", "said"),
-    [
-        ([""], "0.csv is no CSV"),
-        (["source,value\na,1\n"], "0.csv has no column backend, world_size"),
-        (
-            [
-                f"source,backend,world_size,quantity,value,reducer\nme,ddp,1,images_per_s,{n},mean\n"
-                for n in (100, 120)
-            ],
-            "me: ddp at 1 ranks has two rates",
-        ),
-        (
-            ["source,backend,world_size,quantity,value,reducer\nme,ddp,,images_per_s,5,mean\n"],
-            "a row of images_per_s lacks its world_size or value",
-        ),
-        ([], "no tables of imported points"),
-    ],
-)
-def test_tables_that_make_no_curve_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], tables: list[str], said: str
-) -> None:
-    for i, text in enumerate(tables):
-        (tmp_path / f"{i}.csv").write_text(text)
-    assert main(["published", str(tmp_path)]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_runs_keep_their_mean_in_the_curve(bring: Import) -> None:
-    bring(
-        "csv",
-        "backend,world_size,run,images_per_s\nddp,1,0,100\nddp,1,1,120\nddp,2,0,180\nddp,2,1,180\n",
-    )
-    out = bring.folder / "1" / "out"
-    assert main(["published", str(out)]) == 0
-    page = (out / "published.md").read_text()
-    assert "82.5 %" in page, "180 over twice the harmonic mean of 100 and 120"
-    assert "median over runs" in page.split("## Other quantities")[1]

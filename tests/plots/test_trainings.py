@@ -13,9 +13,7 @@ from bench.record import CHECKS
 from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from plots.analyse.trainings import dawnbench
-from plots.imports import dawnbench as imported
-from plots.imports.observation import ImportOptions
-from plots.imports.text import decode
+from plots.imports import text
 from plots.report import figures
 from plots.report.write import make
 from tests.plots import logs
@@ -78,7 +76,7 @@ def test_a_training_of_the_same_seed_counts_once(tmp_path: Path) -> None:
 
 def test_dawnbench_reads_back_what_was_written(a: Analysis) -> None:
     training = a.trained[0].trainings[1]
-    table = imported.FORMAT.read(decode(dawnbench(training).encode()), ImportOptions()).values
+    table, _, _ = text.read(text.FORMATS["dawnbench"], "", dawnbench(training).encode())
     shares = table[table["quantity"] == "validation_accuracy"]["value"].tolist()
     seconds = table[table["quantity"] == "run_seconds"]["value"].tolist()
     assert shares == pytest.approx([0.6, 0.85, 0.92])

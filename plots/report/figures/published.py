@@ -2,78 +2,56 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from matplotlib.axes import Axes
+import pandas as pd
 from matplotlib.figure import Figure
 
-from plots.imports.efficiency import CurveRow
 from plots.report.axes import PRESETS, drawn_as, look
-from plots.report.figures.style import (
-    GREY,
-    GUIDE,
-    drawing,
-    legend,
-    panels,
-    scale_axes,
-)
+from plots.report.figures.style import GREY, GUIDE, drawing, legend, panels, scale_axes
 from plots.report.format import clean
 
-_BASELINES = {"own": "its own one rank", "common": "one plain process"}
+_FOOT = (
+    "Solid: weak scaling; dotted: strong scaling. Published points: one run, no interval. "
+    "Machines, wires and batches differ."
+)
 
 
-def draw(rows: Sequence[CurveRow]) -> Figure:
+def draw(rows: pd.DataFrame) -> Figure:
     """Draw a panel for each baseline, with a line for each source, curve and backend."""
-    cells = sorted({_cell(r.backend) for r in rows})
-    lines: dict[tuple[str, str, str], list[CurveRow]] = defaultdict(list)
-    for row in rows:
-        lines[row.source, row.curve, row.backend].append(row)
-    worlds = sorted({1, *(r.world_size for r in rows)})
+    backends = rows["backend"].where(
+        rows["backend"].str.contains("/") | (rows["backend"] == "single"), rows["backend"] + "/mpi"
+    )  # the look of the cell over MPI where no transport is told
+    cells = sorted(set(backends))
+    lines: Any = rows.assign(cell=backends).groupby(["source", "curve", "backend"], sort=False)
     wide = replace(PRESETS["page"], width_in=9.6)
     with drawn_as(wide), drawing(wide):
         figure, (axes,) = panels(1, 2, 3.2, names=2 * len(lines))
-        for ax, (baseline, name) in zip(axes, _BASELINES.items(), strict=True):
-            for series in lines.values():
-                _draw_line(ax, series, baseline, cells)
+        for ax, kind in zip(axes, ("own", "common"), strict=True):
+            for (source, curve, backend), series in lines:
+                points = series.dropna(subset=[kind]).sort_values("world_size", kind="stable")
+                if len(points) < 1 + (kind == "own"):  # the baseline alone
+                    continue
+                style = look(series["cell"].iloc[0], cells)
+                style = {k: style[k] for k in ("color", "marker", "markersize", "linewidth")}
+                measured = series["measured"].iloc[0]
+                style["markerfacecolor"] = style["color"] if measured else "none"
+                style["linestyle"] = "-" if curve == "weak" else ":"
+                short = clean(source.partition(" (")[0], 60)
+                name = f"{clean(backend, 30)}, {curve}\n{short}"
+                percents = [100 * e.value for e in points[kind]]
+                ax.plot(points["world_size"].tolist(), percents, **style, label=name)
+                for x, e in zip(points["world_size"], points[kind], strict=True):
+                    if e.shown:
+                        ax.vlines(x, 100 * e.shown[0], 100 * e.shown[1], color=style["color"])
             ax.axhline(100, ls="--", **GUIDE)
-            scale_axes(ax, worlds, (0, 130), log_y=False)
-            ax.set(xlabel="ranks", title=f"against {name}")
+            scale_axes(ax, sorted({1, *rows["world_size"]}), (0, 130), log_y=False)
+            against = {"own": "its own one rank", "common": "one plain process"}[kind]
+            ax.set(xlabel="ranks", title=f"against {against}")
         axes[0].set_ylabel("efficiency (%)")
         legend(figure)
         title = "Scaling as published (hollow) and as measured here (filled)"
         figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
-        foot = (
-            "Solid: weak scaling; dotted: strong scaling. Published points: one run, no interval. "
-            "Machines, wires and batches differ."
-        )
-        figure.supxlabel(foot, x=0.01, ha="left", wrap=True, color=GREY)
+        figure.supxlabel(_FOOT, x=0.01, ha="left", wrap=True, color=GREY)
         return figure
-
-
-def _draw_line(ax: Axes, series: Sequence[CurveRow], baseline: str, cells: Sequence[str]) -> None:
-    first = series[0]
-    at = sorted((r.world_size, e) for r in series if (e := getattr(r, f"{baseline}_efficiency")))
-    points = [(x, 100 * e.value) for x, e in at]
-    if len(points) < 1 + (baseline == "own"):
-        return
-    style = look(_cell(first.backend), cells)
-    style = {k: style[k] for k in ("color", "marker", "markersize", "linewidth")}
-    style["markerfacecolor"] = style["color"] if first.measured else "none"
-    style["linestyle"] = "-" if first.curve == "weak" else ":"
-    name = f"{clean(first.backend, 30)}, {first.curve}\n{_short(first.source)}"
-    ax.plot(*zip(*points, strict=True), **style, label=name)
-    for x, e in at:
-        if e.shown:
-            ax.vlines(x, 100 * e.shown[0], 100 * e.shown[1], color=style["color"])
-
-
-def _short(source: str) -> str:
-    """Shorten a source by what stands behind it in brackets."""
-    return clean(source.partition(" (")[0], 60)
-
-
-def _cell(backend: str) -> str:
-    """Name the cell whose look a backend has: the one over MPI where no transport is told."""
-    return backend if "/" in backend or backend == "single" else f"{backend}/mpi"
