@@ -245,11 +245,12 @@ class Fields(Options):
     rendezvous_dir: Path | None = _field(
         _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
     )
-    rendezvous_timeout_s: float = _field(
-        _BOOK, 60.0, "seconds to wait for the other ranks", ge=0.1, le=86_400
-    )
     stall_timeout_s: float = _field(
-        _BOOK, 600.0, "seconds without progress after which the run fails", ge=1, le=86_400
+        *(_BOOK, 600.0),
+        "seconds without progress after which the run fails; ranks wait for one another to start "
+        "for a tenth of it, and a minute at least",
+        ge=1,
+        le=86_400,
     )
     study: str | None = _field(_PLAN, None, "name of the study this run belongs to")
     study_sha256: str | None = _field(

@@ -18,6 +18,7 @@ import pytest
 import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError, make_config
+from bench.launch import rendezvous
 from bench.launch.agreement import shared_fields
 from bench.launch.rendezvous import _compare, open_store
 from bench.launch.world import Launch
@@ -48,14 +49,14 @@ def gloo(**fields: Any) -> RunConfig:
 
 
 def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path) -> None:
-    config = gloo(backend="horovod", rendezvous_timeout_s=40, rendezvous_dir=tmp_path)
+    config = gloo(backend="horovod", stall_timeout_s=700, rendezvous_dir=tmp_path)
     stores: dict[int, Any] = {}  # the stubs know no timeout
 
     def rank(number: int) -> None:
         stores[number] = open_store(config, Launch("srun", number, 2, number, 2, "7.0"))
 
     two_ranks(rank)
-    assert [stores[number].timeout for number in (0, 1)] == [timedelta(seconds=40)] * 2
+    assert [stores[number].timeout for number in (0, 1)] == [timedelta(seconds=70)] * 2
     assert list(tmp_path.iterdir()) == [], "the file is gone once all have met"
 
 
@@ -90,16 +91,17 @@ def test_a_store_that_torchrun_does_not_serve_is_one_line(monkeypatch: pytest.Mo
         wrong = (
             f"MASTER_PORT={port}: torchrun's store did not answer there within 0.5 s; .*, or unset"
         )
+        monkeypatch.setattr(rendezvous, "MEETING_S", 0.5)
         with pytest.raises(UsageError, match=wrong):
-            open_store(gloo(rendezvous_timeout_s=0.5), Launch("torchrun", 0, 2, 0, 2, "k"))
+            open_store(gloo(stall_timeout_s=1), Launch("torchrun", 0, 2, 0, 2, "k"))
 
 
-def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
+def met(folder: Path, source: str, key: str) -> list[str]:
     """Return what two ranks with different seeds are told, by rank."""
     told = ["", ""]
 
     def rank(number: int) -> None:
-        config = gloo(seed=number, rendezvous_timeout_s=timeout_s, rendezvous_dir=folder)
+        config = gloo(seed=number, stall_timeout_s=1, rendezvous_dir=folder)
         try:
             open_store(config, Launch(source, number, 2, number, 2, key))
         except UsageError as error:
@@ -112,7 +114,7 @@ def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
 
 def test_ranks_with_other_options_are_told_what_differs(tmp_path: Path) -> None:
     line = "ranks differ in seed: 0 on rank 0, 1 on rank 1; start every rank with the same options"
-    assert met(tmp_path, "srun", "7.0", 20) == [line, line]
+    assert met(tmp_path, "srun", "7.0") == [line, line]
 
 
 def test_rank_0_stays_until_the_others_have_heard_how_they_differ() -> None:
@@ -136,10 +138,11 @@ def test_rank_0_stays_until_the_others_have_heard_how_they_differ() -> None:
 
 
 def test_where_the_launcher_names_no_launch_they_do_not_meet_and_are_told_to_look(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two launches of Hydra look alike, so the run's options are part of the meeting's name."""
-    first, second = met(tmp_path, "hydra", "unnamed", 1)
+    monkeypatch.setattr(rendezvous, "MEETING_S", 1.0)
+    first, second = met(tmp_path, "hydra", "unnamed")
     assert "1 of 2 ranks appeared within 1 s; did all of them start, with the same options" in first
     assert "rank 1 waited 1 s for rank 0" in second
     assert "with the same options" in second
