@@ -237,13 +237,10 @@ class Fields(Options):
         _KNOB, None, f"cycle time, ms, of {takers('cycle_ms')}", gt=0, le=10_000
     )
     log_path: Path | None = _field(
-        _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
+        _ORDER | Role.FOLDER, None, "run log to create (JSON lines), else nothing is kept; ranks of several nodes meet beside it"
     )
     peak_tflops: float | None = _field(
         _BOOK, None, "peak of a rank's device, 1e12 operations/s, to tell its use", ge=1e-6, le=1e6
-    )
-    rendezvous_dir: Path | None = _field(
-        _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
     )
     stall_timeout_s: float = _field(
         *(_BOOK, 600.0),

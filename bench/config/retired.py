@@ -12,6 +12,7 @@ RETIRED: Mapping[str, Any] = {
     "servers": None,
     "fusion_mib": None,
     "momentum": 0.9,
+    "rendezvous_dir": None,
     "rendezvous_timeout_s": 60.0,
     "sysfs": "/sys",
     "trace": None,

@@ -30,7 +30,7 @@ from bench.study.disk import write_whole
 
 _T = TypeVar("_T")
 _POLL_S = 0.05
-_CURE = "use --rendezvous-dir or a longer --stall-timeout-s"
+_CURE = "use --log-path on shared storage, or a longer --stall-timeout-s"
 MEETING_S = 60.0  # that ranks wait for one another at least
 # launchers whose key is unique among simultaneous launches
 _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
@@ -66,7 +66,7 @@ def _meet(config: RunConfig, launch: Launch) -> dist.Store:
         return _agents_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout_s)
     if launch.size == 1:
         return dist.HashStore()
-    folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
+    folder = meeting_folder(launch, config.log_path)
     name = f"rendezvous.{launch.source}.{launch.key}"
     if launch.source not in _OWN_KEY or launch.key == "unnamed":  # then the run tells them apart
         name += "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
@@ -117,7 +117,7 @@ def _announce(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
         with suppress(OSError):  # what is wrong with it is said next
             path.parent.mkdir(parents=True, exist_ok=True)
         where = {"address": address, "port": store.port, "nonce": nonce}
-        write_whole(path, json.dumps(where), cure="choose another --rendezvous-dir")
+        write_whole(path, json.dumps(where), cure="choose another --log-path")
         store.add("arrived", 1)
         if not _poll(lambda: store.add("arrived", 0) >= launch.size or None, timeout_s):
             raise WrongWorld(

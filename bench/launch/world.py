@@ -154,16 +154,14 @@ def _integer(env: Mapping[str, str], name: str) -> int:
         raise UsageError(f"{name}={env[name]!r} is not a whole number; {cure}") from None
 
 
-def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path | None) -> Path:
+def meeting_folder(launch: Launch, log_path: Path | None) -> Path:
     """Choose the folder where the ranks meet. Raises UsageError if none that all see is known."""
-    if rendezvous_dir is not None:
-        return rendezvous_dir
     if launch.local_size == launch.size:
         return Path(tempfile.gettempdir())
     if log_path is not None:
         return log_path.parent
     need = "ranks on several nodes need a folder all of them see"
-    raise UsageError(f"{need}; use --rendezvous-dir, or --log-path on shared storage")
+    raise UsageError(f"{need}; use --log-path on shared storage")
 
 
 def expand_tasks_per_node(text: str) -> list[int]:

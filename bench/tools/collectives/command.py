@@ -27,7 +27,7 @@ COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of 
 _PROG = "python -m bench collectives"
 _OF_RUN = [
     *("transport", "world_size", "device", "threads", "cycle_ms"),
-    *("log_path", "rendezvous_dir", "stall_timeout_s"),
+    *("log_path", "stall_timeout_s"),
 ]
 _BACKENDS = (*engines(), PLAIN)
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
