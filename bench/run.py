@@ -65,8 +65,7 @@ def _say_doubts(loop: Loop, config: RunConfig, classes: int) -> None:
 
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     """Warm up, time the windows, and train to a target where one is asked for."""
-    phase = "compiling, warm-up" if rig.config.compile else "warm-up"
-    pulse.enter(phase, _counts(rig.samples, rig.loop))
+    pulse.enter("warm-up", _counts(rig.samples, rig.loop))
     checks = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
     try:

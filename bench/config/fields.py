@@ -155,7 +155,6 @@ class Fields(Options):
     memory_format: Literal["contiguous", "channels_last"] = _field(
         _DISCLOSED, "contiguous", "layout of weights and activations"
     )
-    compile: bool = _field(_DISCLOSED, False, "torch.compile the model; may take away overlap")
     accumulate: int = _count(_DISCLOSED, 1, "micro-batches of a step, which share its images")
     clip_norm: float | None = _field(
         _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
@@ -237,7 +236,9 @@ class Fields(Options):
         _KNOB, None, f"cycle time, ms, of {takers('cycle_ms')}", gt=0, le=10_000
     )
     log_path: Path | None = _field(
-        _ORDER | Role.FOLDER, None, "run log to create (JSON lines), else nothing is kept; ranks of several nodes meet beside it"
+        _ORDER | Role.FOLDER,
+        None,
+        "run log to create (JSON lines), else nothing is kept; ranks on several nodes meet there",
     )
     peak_tflops: float | None = _field(
         _BOOK, None, "peak of a rank's device, 1e12 operations/s, to tell its use", ge=1e-6, le=1e6

@@ -9,6 +9,7 @@ from typing import Any
 RETIRED: Mapping[str, Any] = {
     "alone": False,
     "checkpoint": False,
+    "compile": False,
     "servers": None,
     "fusion_mib": None,
     "momentum": 0.9,

@@ -147,8 +147,6 @@ def _exchange(c: Derived) -> Iterator[str]:
     if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
         setting = f"compression={c.compression} is for float32 gradients"
         yield f"{setting}, not those of precision={c.precision}; leave it out"
-    if c.compile and c.unused_parameters:
-        yield "unused_parameters are searched for, which compile does not allow; leave one out"
 
 
 def _knobs(c: Derived) -> Iterator[str]:
@@ -198,7 +196,7 @@ def _trainings(c: Derived) -> Iterator[str]:
 # these read, compute or exchange something that an emulated run does not have
 _NOT_EMULATED = (
     *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
-    *("compile", "accumulate", "unused_parameters"),
+    *("accumulate", "unused_parameters"),
 )
 
 

@@ -45,9 +45,6 @@ class Loop:
             weight_decay=config.weight_decay,
             nesterov=config.nesterov,
         )
-        if config.compile:
-            # not what wraps it: DDP's forward pass is not traced, and can hold any process group
-            network.compile()
         self.session = backend.wrap(network, optimizer, config)
         self.session.model.train()
         self._observer.session_ready(self.session)

@@ -52,8 +52,8 @@ COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
 _WIRES = ("wire", "versions.nccl transport")
 OF_THE_POINT = ("hostnames", "affinity", "turns", *_WIRES, _ENV, *COUNTED, TUNED)
 _PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
-# a compiler orders the sums, compression rounds, and other devices add in any order
-_BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
+# compression rounds, and other devices add in any order
+_BITS_AGREE = {"compression": "none", "device": "cpu"}
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
 # Gradients travel over TCP where it moved this share of their bytes, all ranks and steps together.

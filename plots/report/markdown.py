@@ -114,7 +114,6 @@ def _context(a: Analysis, drawn: Sequence[str]) -> dict[str, Any]:
         "methods": methods.paragraph(a),
         "limits": methods.limits(a),
         "not_compared": list(_by_reason(a.not_compared)),
-        "compiled": any(f.get("compile") == "True" for f in facts),
         "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
         "min_blocks": MIN_BLOCKS,
         "exact": EXACT,

@@ -122,7 +122,7 @@ def test_unknown_field_in_a_file_suggests_the_right_one(tmp_path: Path) -> None:
         ('{"batch_per_rank": 4, "batch_per_rank": 8}', ["'batch_per_rank' stands there twice"]),
         ('{"batch_per_rank": true}', ["batch_per_rank=True", "integer"]),
         ('{"batch_per_rank": 4.0}', ["batch_per_rank=4.0", "integer"]),
-        ('{"batch_per_rank": 4, "compile": "yes"}', ["compile='yes'", "boolean"]),
+        ('{"batch_per_rank": 4, "augment": "yes"}', ["augment='yes'", "boolean"]),
         ('{"batch_per_rank": 4, "base_lr": NaN}', ["base_lr", "finite"]),
         ('{"batch_per_rank": 4, "model": 50}', ["model=50", "string"]),
         ('{"batch_per_rank": 4, "log_path": "a\\u0000b"}', ["control character"]),
@@ -145,9 +145,9 @@ def test_a_file_is_read_strictly(text: str, words: list[str], tmp_path: Path) ->
 
 
 def test_the_command_line_is_text_and_is_parsed() -> None:
-    line = "--batch-per-rank 4 --base-lr 1 --compile --curves weak,batch"
+    line = "--batch-per-rank 4 --base-lr 1 --nesterov --curves weak,batch"
     config = parse_argv(line.split())
-    assert (config.batch_per_rank, config.base_lr, config.compile) == (4, 1.0, True)
+    assert (config.batch_per_rank, config.base_lr, config.nesterov) == (4, 1.0, True)
     assert config.curves == ("weak", "batch")
 
 
