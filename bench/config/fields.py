@@ -159,9 +159,6 @@ class Fields(Options):
     clip_norm: float | None = _field(
         _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
     )
-    compression: Literal["none", "fp16", "bf16"] = _field(
-        _EXCHANGE, "none", "type in which float32 gradients travel"
-    )
     exchange: Literal["on", "off"] = _field(
         _EXCHANGE, "on", "'off': same loop, ranks and framework, but no gradient is exchanged"
     )

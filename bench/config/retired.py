@@ -10,6 +10,7 @@ RETIRED: Mapping[str, Any] = {
     "alone": False,
     "checkpoint": False,
     "compile": False,
+    "compression": "none",
     "servers": None,
     "fusion_mib": None,
     "momentum": 0.9,

@@ -144,9 +144,6 @@ def _exchange(c: Derived) -> Iterator[str]:
         usual = Derived.model_fields[name].default
         if (present := getattr(c, name)) == value or (value is ... and present != usual):
             yield f"{name}={present}: {reason}"
-    if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
-        setting = f"compression={c.compression} is for float32 gradients"
-        yield f"{setting}, not those of precision={c.precision}; leave it out"
 
 
 def _knobs(c: Derived) -> Iterator[str]:

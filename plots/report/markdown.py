@@ -90,8 +90,6 @@ def page(a: Analysis, drawn: Sequence[str]) -> Page:
 
 def _context(a: Analysis, drawn: Sequence[str]) -> dict[str, Any]:
     runs, checked = a.loaded.runs, checks(a)
-    means = [mean for blocks in a.table.blocks.values() for mean in blocks.values()]
-    facts = [f for mean in means for f in mean.facts]
     reference, candidate = verdicts.sides(a.reference, a.candidate)
     return {
         "a": a,
@@ -114,7 +112,6 @@ def _context(a: Analysis, drawn: Sequence[str]) -> dict[str, Any]:
         "methods": methods.paragraph(a),
         "limits": methods.limits(a),
         "not_compared": list(_by_reason(a.not_compared)),
-        "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
         "min_blocks": MIN_BLOCKS,
         "exact": EXACT,
         "enough": (ENOUGH_STEPS, ENOUGH_WINDOWS),

@@ -58,14 +58,14 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
 
 def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     """The points of the report are those of the other variant, in the fields of both."""
-    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, compression="none")
-    variants = '[variants.plain]\n[variants.fp16]\ncompression = "fp16"\nprecision = "float32"\n'
+    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, overlap="on")
+    variants = '[variants.plain]\n[variants.late]\noverlap = "off"\nprecision = "float32"\n'
     logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', "") + variants)
     a = analyse(load(tmp_path))
     assert [
         (g.curve, g.point.cell, g.point.world_size, g.point.words, g.missing) for g in a.gaps
     ] == [
-        (curve, "ddp/mpi", world_size, ("precision=float32", "compression=fp16"), (0, 1))
+        (curve, "ddp/mpi", world_size, ("precision=float32", "overlap=off"), (0, 1))
         for curve, world_size in (("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2))
     ]
 

@@ -176,15 +176,15 @@ def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
     """No field that all runs share names a variant, and none of the exchange for single."""
     for model in ("resnet18", "resnet50"):
         logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
-    for compression in ("none", "fp16"):
-        run = logs.config("ddp/mpi", 2, model="resnet50", compression=compression)
-        logs.write(tmp_path / f"d-{compression}.jsonl", run, 0.1)
+    for overlap in ("on", "off"):
+        run = logs.config("ddp/mpi", 2, model="resnet50", overlap=overlap)
+        logs.write(tmp_path / f"d-{overlap}.jsonl", run, 0.1)
     runs = load(tmp_path).runs
     assert dict(zip(runs["log"], map(words, runs["variant"]), strict=True)) == {
         "s-resnet18.jsonl": ("model=resnet18",),
         "s-resnet50.jsonl": ("model=resnet50",),
-        "d-none.jsonl": ("model=resnet50", "compression=none"),
-        "d-fp16.jsonl": ("model=resnet50", "compression=fp16"),
+        "d-on.jsonl": ("model=resnet50", "overlap=on"),
+        "d-off.jsonl": ("model=resnet50", "overlap=off"),
     }
 
 

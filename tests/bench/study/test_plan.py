@@ -161,7 +161,7 @@ def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:
 
 def test_single_is_measured_once_for_all_variants_of_the_exchange(tmp_path: Path) -> None:
     """A report knows one baseline, and counts no run that is there twice."""
-    for field in ('settings = "matched"', 'compression = "fp16"'):
+    for field in ('settings = "matched"', 'overlap = "off"'):
         text = f"{SMALL}[variants.plain]\n[variants.other]\n{field}\n"
         planned = points(read_study(write(tmp_path, text)))
         of_cells = [(p.cell, p.variant) for p in planned if p.world_size == 1]
