@@ -229,9 +229,6 @@ class Fields(Options):
         "'sync': a step by the mean of all gradients; 'async': each is applied as it comes, of "
         f"{takers('mode')}",
     )
-    cycle_ms: float | None = _field(
-        _KNOB, None, f"cycle time, ms, of {takers('cycle_ms')}", gt=0, le=10_000
-    )
     log_path: Path | None = _field(
         _ORDER | Role.FOLDER,
         None,

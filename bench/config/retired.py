@@ -11,6 +11,7 @@ RETIRED: Mapping[str, Any] = {
     "checkpoint": False,
     "compile": False,
     "compression": "none",
+    "cycle_ms": None,
     "servers": None,
     "fusion_mib": None,
     "momentum": 0.9,

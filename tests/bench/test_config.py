@@ -12,13 +12,13 @@ import pytest
 
 from bench.config import RunConfig, UsageError, make_config, parse_argv
 
-TUNED = {"settings": "tuned", "cycle_ms": 0.1}
+TUNED = {"settings": "tuned", "bucket_mib": 0.1}
 OWN = {"model": "my.module:net", "dataset": "digits", "image_size": 64, "nesterov": True}
 PLANNED = {"study": "weak", "block": 0, "position": 3, "curves": ("weak", "strong")}
 EXAMPLES: list[dict[str, Any]] = [
     {"batch_per_rank": 4},
     {"backend": "ddp", "world_size": 2, "global_batch": 8},
-    {"backend": "horovod", "transport": "gloo", "world_size": 3, "batch_per_rank": 5, **TUNED},
+    {"backend": "ddp", "transport": "gloo", "world_size": 3, "batch_per_rank": 5, **TUNED},
     {"backend": "horovod", "settings": "matched", "batch_per_rank": 1, "bucket_mib": 1.5},
     {"global_batch": 7, "base_lr": 0.1 + 0.2, "log_path": Path("a b.jsonl"), **OWN, **PLANNED},
 ]
@@ -68,11 +68,10 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--world-size 2", ["backend=single", "world_size=2", "ddp or horovod"]),
     ("--backend single --transport mpi", ["transport=mpi"]),
     ("--backend ddp --transport none", ["needs a transport", "mpi or gloo or nccl"]),
-    ("--backend ddp --cycle-ms 5", ["cycle_ms", "Horovod (tuned)", "backend=ddp"]),
+    ("--backend ddp --mode async", ["mode", "parameter server", "backend=ddp"]),
     ("--backend horovod --bucket-mib 5", ["DDP (matched or tuned)", "Horovod (matched)"]),
     ("--bucket-mib 5", ["bucket_mib", "backend=single"]),
-    ("--backend horovod --settings matched --cycle-ms 5", ["settings=matched", "(tuned)"]),
-    ("--backend horovod --cycle-ms 5", ["cycle_ms", "shipped", "--settings", "(tuned)"]),
+    ("--backend horovod --settings tuned --bucket-mib 5", ["settings=tuned", "(matched)"]),
     ("--backend ddp --settings tuned", ["settings=tuned", "bucket_mib", "none is given"]),
     ("--dataset digits --image-size 30", ["image_size=30", "24 or 32"]),
     ("--data-dir /data", ["data_dir='/data'", "leave it out"]),

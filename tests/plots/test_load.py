@@ -225,8 +225,8 @@ def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
         fields: dict[str, Any] = {name: value}
         other = comparability.facts(logs.config("ddp/mpi", 2, **fields), logs.host(2), {})
         assert [d.split(":")[0] for d in comparability.differences([base], [other])] == [name]
-    tuned: dict[str, Any] = {"settings": "tuned", "cycle_ms": 5.0, "position": 4}
-    same = comparability.facts(logs.config("horovod/mpi", 2, **tuned), logs.host(2), {})
+    tuned: dict[str, Any] = {"settings": "tuned", "bucket_mib": 5.0, "position": 4}
+    same = comparability.facts(logs.config("ddp/mpi", 2, **tuned), logs.host(2), {})
     assert comparability.differences([base], [same]) == ["settings: shipped, tuned"]
 
 
