@@ -123,8 +123,10 @@ class Fields(Options):
         f"{', '.join(PUBLISHED)}, 'imagefolder' (a folder per class, as ImageNet's train/): "
         "from data_dir; package.module:factory(config) for your own",
     )
-    data_dir: Path | None = _field(_BLOCK | Role.FOLDER, None, "folder of a data set on disk")
-    download: bool = _field(_BLOCK, True, f"fetch {', '.join(PUBLISHED)} if missing")
+    data_dir: Path | None = _field(
+        *(_BLOCK | Role.FOLDER, None),
+        f"folder of a data set on disk; {', '.join(PUBLISHED)} are fetched into it if missing",
+    )
     augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
     sharding: Literal["reshuffled", "fixed"] = _field(
         *(_WORK, "reshuffled"),

@@ -13,6 +13,7 @@ RETIRED: Mapping[str, Any] = {
     "compression": "none",
     "cycle_ms": None,
     "servers": None,
+    "download": True,
     "fusion_mib": None,
     "momentum": 0.9,
     "rendezvous_dir": None,
