@@ -27,7 +27,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
  16  parity has not_proven: tensors that could not be compared; then the check is null, not true
 
-Events in order; every number as measured, seconds unrounded (types: events.py and host.py):
+Events in order; every number as measured, seconds unrounded (types: events.py):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
           (derived facts)
   steps   phase "warmup", "lead_in" or "window", index, seconds: one list per rank, one number
@@ -71,12 +71,10 @@ from pydantic import ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.config.retired import without_retired
 from bench.record import archive, proof
-from bench.record.events import Damaged, NoEvent, parse
-from bench.record.host import MOST_INTEGER, MOST_TEXT, machine_of
+from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, machine_of, parse
 from bench.record.outcome import OK, STATES, RunOutcome, judge, last
 from bench.record.proof import CHECKS
-from bench.record.sealed import changed, lines_of
-from bench.record.writer import RunLog, append_event
+from bench.record.writer import RunLog, append_event, changed, lines_of
 
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bench.record import Run
-from bench.record.host import machine_of
+from bench.record.events import machine_of
 from bench.record.quiet import NOISY, share_of_others
 
 _OF_THE_NODE = ("busy_jiffies", "idle_jiffies", "steal_jiffies")

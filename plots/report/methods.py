@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bench.backends.catalogue import facts
-from bench.record.host import machine_of
+from bench.record.events import machine_of
 from bench.study import stats
 from plots.analyse.comparability import TAKEN
 from plots.analyse.points import ranks
