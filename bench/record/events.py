@@ -109,7 +109,10 @@ class StepsEvent(TypedDict):
 
 
 class BreakdownEvent(TypedDict):
-    """Parts of every observed step in seconds, each [rank][step]."""
+    """Parts of every observed step in seconds, each [rank][step]; they follow one another.
+
+    `begin` is on a clock that all ranks of a host share on the CPU, else on one of the rank's own.
+    """
 
     event: Literal["breakdown"]
     phase: Literal["warmup", "lead_in", "window"]
@@ -122,20 +125,10 @@ class BreakdownEvent(TypedDict):
     optimiser: list[list[Wait]]
 
 
-class LoggedExchange(TypedDict):
-    """One exchange as a framework noted it; `begin_s` is on the breakdown's clock."""
-
-    name: str
-    begin_s: Finite
-    seconds: Wait
-    bytes: Count
-
-
 class Exchanges(TypedDict):
-    """The exchanges of an observed run, [rank][exchange]."""
+    """The exchanges that a framework noted itself: written until version 1.0."""
 
     event: Literal["exchanges"]
-    ranks: list[list[LoggedExchange]]
 
 
 # of a step, in the order in which they follow one another from its beginning on
@@ -154,7 +147,7 @@ class Window(TypedDict):
 
 
 class Epoch(TypedDict):
-    """One judged epoch: seconds of the slowest rank, without the judging."""
+    """One judged epoch: seconds of the slowest rank without the judging, mean loss over ranks."""
 
     event: Literal["epoch"]
     training: Count
@@ -219,7 +212,12 @@ class End(TypedDict):
 
 
 class Exit(TypedDict):
-    """How the launcher saw the run end."""
+    """How the launcher saw the run end, kept apart: a run may crash after complete data.
+
+    `said` are lines that run and launcher printed, none if all went well; `oom_kills` processes
+    that the launching machine's kernel killed for memory meanwhile; `session` stands for a
+    scheduler's job where there was none.
+    """
 
     event: Literal["exit"]
     code: Integer
