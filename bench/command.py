@@ -23,7 +23,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turn_table import TurnTable, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
-from bench.progress import make_screen, opening
+from bench.progress import opening
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside
 from bench.streams import say
@@ -100,7 +100,7 @@ def _live(
     load: Callable[[Turns], RunBody],
 ) -> int:
     """Carry out the run; from here on every end of it is recorded."""
-    pulse = Pulse(make_screen(launch.rank, config))
+    pulse = Pulse(shown=launch.rank == 0)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()
     turns = turns_of(table, launch, config, counters)

@@ -68,16 +68,13 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     pulse.enter("warm-up", _counts(rig.samples, rig.loop))
     checks = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
-    try:
-        measure(rig, log, pulse.window, turns)
-        if rig.launch.rank == 0:
-            _say_doubts(rig.loop, rig.config, rig.workload.images.classes)
-        images, held_out = rig.workload.images, rig.workload.held_out
-        if held_out is not None:
-            course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)
-            checks = {"trainings_equal": train(course, log, pulse)}
-    finally:
-        pulse.close()
+    measure(rig, log, pulse.window, turns)
+    if rig.launch.rank == 0:
+        _say_doubts(rig.loop, rig.config, rig.workload.images.classes)
+    images, held_out = rig.workload.images, rig.workload.held_out
+    if held_out is not None:
+        course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)
+        checks = {"trainings_equal": train(course, log, pulse)}
     return {"checks": checks, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
 
 

@@ -25,7 +25,7 @@ from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, van
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import Turns, TurnsBroken
 from bench.record import RunLog, append_event
-from bench.streams import say, show_cursor
+from bench.streams import say
 
 FAILED, INPUT_ERROR = 1, 2
 RANK_0_SPEAKS_S = 2.0  # first: a launcher ends all ranks when one leaves
@@ -154,7 +154,6 @@ class Ending:
             self._say(gone)
         else:
             self._end(status="interrupted", signal=name)
-            show_cursor()
             say(f"interrupted by {name}")
 
     def _record_stall(self, doing: str, silent_s: float) -> None:
