@@ -41,13 +41,13 @@ def main(argv: list[str]) -> int:
     if argv and (tool := _TOOLS.get(argv[0])):
         main_of_tool: Callable[[list[str]], int] = import_module(tool).main
         return main_of_tool(argv[1:])
-    return start(partial(parse_argv, argv), opening, _training)
 
+    def load(turns: Turns) -> RunBody:
+        from bench.run import run
 
-def _training(turns: Turns) -> RunBody:
-    from bench.run import run
+        return partial(run, turns=turns)
 
-    return partial(run, turns=turns)
+    return start(partial(parse_argv, argv), opening, load)
 
 
 def start(
@@ -66,7 +66,11 @@ def start(
         require_fit(config, os.environ)
         if config.emulate is not None:
             read_for(config)  # a wrong one is found before there is a log
-        _set_resources(config, launch)
+        keep_freed(os.environ)
+        cores = len(os.sched_getaffinity(0))
+        os.environ.update(environment(config, launch, cores, os.environ))
+        if (line := advice(config, launch, cores)) is not None:
+            say(f"warning: {line}")
         table = table_of(os.environ)
         log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:
@@ -82,11 +86,8 @@ def start(
 
 def _open_log(config: RunConfig) -> RunLog:
     """Open the run's log; rename an unfinished one of that name unless a study's driver does."""
-    if (
-        config.log_path is not None
-        and config.study is None
-        and (note := set_aside(config.log_path))
-    ):
+    by_hand = config.log_path if config.study is None else None
+    if by_hand and (note := set_aside(by_hand)):
         say(f"note: {note}")
     return RunLog(config.log_path)
 
@@ -134,11 +135,3 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")
         raise
-
-
-def _set_resources(config: RunConfig, launch: launching.Launch) -> None:
-    keep_freed(os.environ)
-    cores = len(os.sched_getaffinity(0))
-    os.environ.update(environment(config, launch, cores, os.environ))
-    if (line := advice(config, launch, cores)) is not None:
-        say(f"warning: {line}")

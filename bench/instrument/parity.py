@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
@@ -21,7 +22,6 @@ from bench.instrument import Observer
 from bench.instrument.pass_state import PassState
 from bench.models.requirements import require_scores
 from bench.train import precision
-from bench.train.loss import mean_loss
 
 Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of definition
 
@@ -87,7 +87,8 @@ def _summed(
             scores = network(part[0])
             if classes is not None:
                 require_scores(scores, part[1], classes, config)
-            loss = mean_loss(config, scores, part[1]) / parts
+            smoothing = config.label_smoothing
+            loss = cross_entropy(scores, part[1], label_smoothing=smoothing) / parts
         total = [
             partial if gradient is None else gradient if partial is None else partial + gradient
             for partial, gradient in zip(total, gradients_of(loss, parameters), strict=True)
