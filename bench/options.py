@@ -144,9 +144,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
 
-    def format_help(self) -> str:
-        return super().format_help()
-
 
 def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
