@@ -101,19 +101,12 @@ def agent_store(source: str, env: Mapping[str, str]) -> bool:
 
 def _require_agent(source: str, env: Mapping[str, str]) -> None:
     """Raise UsageError where that store is promised without its address."""
-    if not agent_store(source, env):
-        return
-    port = env.get("MASTER_PORT", "")
-    if not env.get("MASTER_ADDR"):
-        wrong = "MASTER_ADDR is not"
-    elif not (port.isdecimal() and 0 < int(port) < 2**16):
-        wrong = f"MASTER_PORT={port!r} is no port" if port else "MASTER_PORT is not"
-    else:
-        return
-    raise UsageError(
-        f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {wrong}: a half-set launch; start through "
-        "torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
-    )
+    unset = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not env.get(name)]
+    if unset and agent_store(source, env):
+        raise UsageError(
+            f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {unset[0]} is not: a half-set launch; "
+            "start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+        )
 
 
 def _require_nobody(env: Mapping[str, str]) -> None:

@@ -80,7 +80,13 @@ class Ending:
 
     def orphaned(self) -> NoReturn:
         """Record that the launcher is gone, and leave, as nothing else would end this rank."""
-        self._leave(FAILED, self._record_orphaned)
+
+        def record() -> None:
+            self._end(status="interrupted", reason="its launcher is gone")
+            say("interrupted: the launcher is gone")
+            time.sleep(_LOOKED_AROUND_S if self._rank else 0)
+
+        self._leave(FAILED, record)
 
     def is_orphan(self) -> bool:
         return self._launcher is not None and self._launcher.gone()
@@ -170,12 +176,6 @@ class Ending:
         say(f"nothing happens any more; {healthy}, use a larger --stall-timeout-s")
         self._say([f"rank {self._rank}: {message}"])
 
-    def _record_orphaned(self) -> None:
-        self._end(status="interrupted", reason="its launcher is gone")
-        say("interrupted: the launcher is gone")
-        if self._rank:
-            time.sleep(_LOOKED_AROUND_S)
-
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
         """Record the ranks of this host that ended without a record; return one line for each."""
         if self._processes == 1 or self._pulse.passed:
@@ -234,31 +234,25 @@ def alarm(limit_s: float) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Describe any error in one line, also an error whose own text cannot be made."""
-    try:
-        if isinstance(error, SystemExit):
-            line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
-        elif isinstance(error, KeyboardInterrupt):
-            line = f"raised ({_raised_at(error)})"
-        else:
-            lines = str(error).strip().splitlines() or [""]
-            line = lines[0]
-            if in_loader := _IN_LOADER.match(line):
-                return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
-    except BaseException:
-        line = "an error without words"
+    """Describe any error in one line."""
+    lines = str(error).strip().splitlines() or [""]
+    line = lines[0]
+    if isinstance(error, SystemExit):
+        line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
+    elif isinstance(error, KeyboardInterrupt):
+        line = f"raised ({_raised_at(error)})"
+    elif in_loader := _IN_LOADER.match(line):
+        return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
     if isinstance(error, UsageError):
         return line
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
 def _raised_at(error: BaseException) -> str:
-    places = traceback.extract_tb(error.__traceback__)
-    if not places:
-        return "unknown place"
-    inside = Path(places[-1].filename).is_relative_to(Path.cwd())
-    file = os.path.relpath(places[-1].filename) if inside else places[-1].filename
-    return f"{file}:{places[-1].lineno} {places[-1].name}"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    inside = Path(place.filename).is_relative_to(Path.cwd())
+    file = os.path.relpath(place.filename) if inside else place.filename
+    return f"{file}:{place.lineno} {place.name}"
 
 
 def _identity(path: Path | None) -> Any:

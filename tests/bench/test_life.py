@@ -71,15 +71,6 @@ def test_the_cause_in_a_loading_process_is_named() -> None:
     assert describe(caught.value) == "LookupError: planted (in DataLoader worker process 0)"
 
 
-class MuteError(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-def test_an_error_that_cannot_be_put_into_words_is_named() -> None:
-    assert describe(MuteError()) == "MuteError: an error without words"
-
-
 def test_first_and_last_line_of_a_run() -> None:
     config = make_config(
         {"backend": "ddp", "world_size": 2, "batch_per_rank": 16, "log_path": "ddp.jsonl"}
