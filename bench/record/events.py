@@ -30,21 +30,18 @@ class Rank(TypedDict):
     rank: Count
     hostname: Text
     boot_id: NotRequired[Text | None]  # of the kernel, which nodes of one machine share
-    local_rank: NotRequired[Count]
     pid: NotRequired[Count]
     affinity: NotRequired[list[Count]]
     threads: NotRequired[Count]
     versions: NotRequired[Texts]
     cpu: NotRequired[Text]
     cpus_on_node: NotRequired[Count | None]
-    memory_bytes: NotRequired[Count]
     env: NotRequired[dict[Text, Value | None]]  # where it differs from rank 0's
     load_1min: NotRequired[Finite]
     steal_jiffies: NotRequired[Count | None]  # of the node, and so are busy and idle
     busy_jiffies: NotRequired[Count | None]
     idle_jiffies: NotRequired[Count | None]
     own_jiffies: NotRequired[Count]
-    cpu_mhz: NotRequired[Finite | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
     nccl_library: NotRequired[Text]  # the file; its contents are in the host's versions
@@ -190,8 +187,6 @@ class End(TypedDict):
     samples: NotRequired[Count]
     signal: NotRequired[Text]
     reason: NotRequired[Text]
-    first_loss: NotRequired[float | str | None]
-    last_loss: NotRequired[float | str | None]
     parameters_sha256: NotRequired[Sha256]
     user_code: NotRequired[dict[Text, Sha256]]  # of modules imported after the start
     exchange_bytes: NotRequired[list[Count]]
@@ -202,7 +197,6 @@ class End(TypedDict):
     busy_jiffies: NotRequired[list[Count | None]]
     idle_jiffies: NotRequired[list[Count | None]]
     own_jiffies: NotRequired[list[Count]]
-    cpu_mhz: NotRequired[list[Finite | None]]
     parity: NotRequired[list[ParityOfStep]]
     tcp_bytes: NotRequired[list[dict[Text, Count]]]
     peak_memory_bytes: NotRequired[list[Count]]
