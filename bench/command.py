@@ -12,8 +12,7 @@ from importlib import import_module
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument.timeline import read_for
 from bench.launch import world as launching
-from bench.launch.machine import require_fit
-from bench.launch.memory import keep_freed
+from bench.launch.machine import keep_freed, require_fit
 from bench.launch.provenance import counters
 from bench.launch.resources import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.backends.catalogue import CATALOGUE
 from bench.launch import cores
-from bench.launch.memory import kept
+from bench.launch.machine import kept
 from bench.launch.world import Launch
 
 # Variables that change what is measured, listed: an environment holds private things
