@@ -33,14 +33,10 @@ def test_round_trips(fields: dict[str, Any]) -> None:
 
 
 def test_file_then_flags(tmp_path: Path) -> None:
-    for name, text in {
-        "a.toml": 'backend = "ddp"\nworld_size = 2\nbatch_per_rank = 4\nbase_lr = 1\n',
-        "a.json": '{"batch_per_rank": 4}',
-    }.items():
-        path = tmp_path / name
-        path.write_text(text)
-        assert parse_argv(["--config", str(path)]).batch_per_rank == 4
-        assert parse_argv(["--config", str(path), "--batch-per-rank", "9"]).batch_per_rank == 9
+    path = tmp_path / "a.toml"
+    path.write_text('backend = "ddp"\nworld_size = 2\nbatch_per_rank = 4\nbase_lr = 1\n')
+    assert parse_argv(["--config", str(path)]).batch_per_rank == 4
+    assert parse_argv(["--config", str(path), "--batch-per-rank", "9"]).batch_per_rank == 9
 
 
 def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +56,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("--backend ddp --world-size 8 --global-batch 100", ["not divide by", "96 or 104"]),
     ("--dataset digits --batch-per-rank 1798", ["takes 1798 samples, but digits has 1797"]),
     ("--config nowhere.toml", ["nowhere.toml", "No such file"]),
-    ("--config nowhere.yaml", [".toml or .json"]),
 ]
 BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--global-batch 4", ["exactly one"]),
@@ -116,23 +111,18 @@ def test_unknown_field_in_a_file_suggests_the_right_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"batch_per_rank": 4, "batch_per_rank": 8}', ["'batch_per_rank' stands there twice"]),
-        ('{"batch_per_rank": true}', ["batch_per_rank=True", "integer"]),
-        ('{"batch_per_rank": 4.0}', ["batch_per_rank=4.0", "integer"]),
-        ('{"batch_per_rank": 4, "augment": "yes"}', ["augment='yes'", "boolean"]),
-        ('{"batch_per_rank": 4, "base_lr": NaN}', ["base_lr", "finite"]),
-        ('{"batch_per_rank": 4, "model": 50}', ["model=50", "string"]),
-        ('{"batch_per_rank": 4, "log_path": "a\\u0000b"}', ["control character"]),
-        ("[" * 100_000, ["nested too deeply", "one flat table"]),
-        ("[4]", ["one table of fields, not a list"]),
-        ("batch_per_rank = true", ["batch_per_rank=True"]),
+        ("batch_per_rank = true", ["batch_per_rank=True", "integer"]),
+        ("batch_per_rank = 4.0", ["batch_per_rank=4.0", "integer"]),
+        ('augment = "yes"', ["augment='yes'", "boolean"]),
+        ("base_lr = nan", ["base_lr", "finite"]),
+        ("model = 50", ["model=50", "string"]),
+        ('log_path = "a\\u0000b"', ["control character"]),
         ("batch_per_rank = 4\nbatch_per_rank = 5", ["overwrite"]),
-        ("batch_per_rank = 4\nstudy = 2026-01-01", ["study=", "string"]),
+        ("study = 2026-01-01", ["study=", "string"]),
     ],
 )
 def test_a_file_is_read_strictly(text: str, words: list[str], tmp_path: Path) -> None:
-    kind = "toml" if " = " in text else "json"
-    (path := tmp_path / f"run.{kind}").write_text(text)
+    (path := tmp_path / "run.toml").write_text(text)
     with pytest.raises(UsageError) as error:
         parse_argv(["--config", str(path)])
     assert "\n" not in str(error.value)
