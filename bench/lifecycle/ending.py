@@ -112,7 +112,11 @@ class Ending:
             wrong = f"cannot write {self._path}: {unwritable.strerror}"
             say(f"error: rank {self._rank} {wrong}")
             if self._rank == 0:
-                self._record_unwritable(f"{wrong}; what was written last had to make room")
+                message = f"{wrong}; what was written last had to make room"
+                with suppress(OSError):
+                    self._log.make_room()
+                    self._event(0, "OSError", message)  # before others tell of what that did
+                    self._end(status=f"failed: {message}")
         finally:
             leave(code)
 
@@ -141,12 +145,6 @@ class Ending:
             self._say([*gone, message])
             if wrong_input and (trace := getattr(error, "trace", "")):
                 say(trace)  # of the user's own code, after the line that names it
-
-    def _record_unwritable(self, message: str) -> None:
-        with suppress(OSError):
-            self._log.make_room()
-            self._event(0, "OSError", message)  # before others tell of what that did to them
-            self._end(status=f"failed: {message}")
 
     def _record_signal(self, number: int) -> None:
         """Record a signal, or the dead rank because of which mpirun or torchrun ends all ranks."""
