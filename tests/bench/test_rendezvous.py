@@ -60,6 +60,15 @@ def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == [], "the file is gone once all have met"
 
 
+def test_a_file_of_an_earlier_launch_is_not_followed(tmp_path: Path) -> None:
+    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    store.set("nonce", "now")
+    for nonce in ("now", "before"):
+        place = {"address": "127.0.0.1", "port": store.port, "nonce": nonce}
+        (tmp_path / "x.json").write_text(json.dumps(place))
+        assert (rendezvous._try(tmp_path / "x.json") is None) == (nonce == "before")
+
+
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
 
 
