@@ -12,8 +12,7 @@ from importlib import import_module
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument.timeline import read_for
 from bench.launch import world as launching
-from bench.launch.machine import require_fit
-from bench.launch.memory import keep_freed
+from bench.launch.machine import keep_freed, require_fit
 from bench.launch.provenance import counters
 from bench.launch.resources import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
@@ -23,7 +22,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turn_table import TurnTable, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
-from bench.progress import make_screen, opening
+from bench.progress import opening
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside
 from bench.streams import say
@@ -41,13 +40,13 @@ def main(argv: list[str]) -> int:
     if argv and (tool := _TOOLS.get(argv[0])):
         main_of_tool: Callable[[list[str]], int] = import_module(tool).main
         return main_of_tool(argv[1:])
-    return start(partial(parse_argv, argv), opening, _training)
 
+    def load(turns: Turns) -> RunBody:
+        from bench.run import run
 
-def _training(turns: Turns) -> RunBody:
-    from bench.run import run
+        return partial(run, turns=turns)
 
-    return partial(run, turns=turns)
+    return start(partial(parse_argv, argv), opening, load)
 
 
 def start(
@@ -66,7 +65,11 @@ def start(
         require_fit(config, os.environ)
         if config.emulate is not None:
             read_for(config)  # a wrong one is found before there is a log
-        _set_resources(config, launch)
+        keep_freed(os.environ)
+        cores = len(os.sched_getaffinity(0))
+        os.environ.update(environment(config, launch, cores, os.environ))
+        if (line := advice(config, launch, cores)) is not None:
+            say(f"warning: {line}")
         table = table_of(os.environ)
         log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:
@@ -82,11 +85,8 @@ def start(
 
 def _open_log(config: RunConfig) -> RunLog:
     """Open the run's log; rename an unfinished one of that name unless a study's driver does."""
-    if (
-        config.log_path is not None
-        and config.study is None
-        and (note := set_aside(config.log_path))
-    ):
+    by_hand = config.log_path if config.study is None else None
+    if by_hand and (note := set_aside(by_hand)):
         say(f"note: {note}")
     return RunLog(config.log_path)
 
@@ -100,7 +100,7 @@ def _live(
     load: Callable[[Turns], RunBody],
 ) -> int:
     """Carry out the run; from here on every end of it is recorded."""
-    pulse = Pulse(make_screen(launch.rank, config))
+    pulse = Pulse(shown=launch.rank == 0)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()
     turns = turns_of(table, launch, config, counters)
@@ -134,11 +134,3 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")
         raise
-
-
-def _set_resources(config: RunConfig, launch: launching.Launch) -> None:
-    keep_freed(os.environ)
-    cores = len(os.sched_getaffinity(0))
-    os.environ.update(environment(config, launch, cores, os.environ))
-    if (line := advice(config, launch, cores)) is not None:
-        say(f"warning: {line}")

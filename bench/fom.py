@@ -5,69 +5,55 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from statistics import harmonic_mean
+from typing import Any
 
 from bench.config import RunConfig
 
 MARK = "hvd-ddp-fom"  # begins the line of JSON
 
 
-@dataclass(frozen=True)
-class Merits:
-    """Of one run; images/s are those of all ranks together."""
-
-    cell: str
-    ranks: int
-    device: str
-    images_per_s: float | None  # None where a check failed: there is no number that counts
-    plus_minus: float | None  # half the 95 % interval, in images/s; None of one window, too
-    windows: int
-    transport: str
-    network: str | None  # what NCCL says that it uses
-    compute: str  # trained, emulated, or none where batches are only loaded
-    ok: bool  # all checks passed
-
-
 def merits(
     config: RunConfig, rates: Sequence[float], versions: Mapping[str, str], *, ok: bool
-) -> Merits:
-    """Compute figures of merit from images/s of equal windows; the run's is their harmonic mean.
+) -> dict[str, Any]:
+    """Compute figures of merit from images/s of equal windows, of all ranks together.
 
-    The half width is Student's t interval of the windows' seconds per image, carried over to
-    images/s by the delta method. It holds inside this run: launches differ by more.
+    `images_per_s` is their harmonic mean, None where a check failed. `plus_minus` is half of
+    Student's 95 % interval of the windows' seconds per image, carried over to images/s by the delta
+    method, None of one window too. It holds inside this run: launches differ by more.
     """
     # here, after the windows: it loads scipy, and with it threads of a linear algebra library
     from bench.study.stats import t_interval
 
     images_per_s, interval = harmonic_mean(rates), t_interval([1 / rate for rate in rates])
-    return Merits(
-        cell=config.cell,
-        ranks=config.world_size,
-        device=config.device,
-        images_per_s=images_per_s if ok else None,
-        plus_minus=(interval[1] - interval[0]) / 2 * images_per_s**2 if ok and interval else None,
-        windows=len(rates),
-        transport=config.transport,
-        network=versions.get("nccl transport"),
-        compute="emulated" if config.emulate else "trained",
-        ok=ok,
-    )
+    half = (interval[1] - interval[0]) / 2 * images_per_s**2 if interval else None
+    return {
+        "cell": config.cell,
+        "ranks": config.world_size,
+        "device": config.device,
+        "images_per_s": images_per_s if ok else None,
+        "plus_minus": half if ok else None,
+        "windows": len(rates),
+        "transport": config.transport,
+        "network": versions.get("nccl transport"),  # what NCCL says that it uses
+        "compute": "emulated" if config.emulate else "trained",
+        "ok": ok,
+    }
 
 
-def text(run: Merits) -> str:
+def text(run: Mapping[str, Any]) -> str:
     """Write images/s of one device and of all, where the run is good, and a line of JSON.
 
     The first two lines are word for word those of an older benchmark, see bench/README.md.
     """
-    line = f"{MARK} {json.dumps(asdict(run))}"
-    if run.images_per_s is None:
+    line = f"{MARK} {json.dumps(run)}"
+    if run["images_per_s"] is None:
         return line
-    unit = "GPU" if run.device == "cuda" else "CPU"
-    half = math.nan if run.plus_minus is None else run.plus_minus
-    each = _numbers(run.images_per_s / run.ranks, half / run.ranks)
-    total = _numbers(run.images_per_s, half)
-    return f"Img/sec per {unit}: {each}\nTotal img/sec on {run.ranks} {unit}(s): {total}\n{line}"
+    unit, ranks = "GPU" if run["device"] == "cuda" else "CPU", run["ranks"]
+    half = math.nan if run["plus_minus"] is None else run["plus_minus"]
+    each = _numbers(run["images_per_s"] / ranks, half / ranks)
+    total = _numbers(run["images_per_s"], half)
+    return f"Img/sec per {unit}: {each}\nTotal img/sec on {ranks} {unit}(s): {total}\n{line}"
 
 
 def _numbers(rate: float, half: float) -> str:

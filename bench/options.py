@@ -144,9 +144,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
 
-    def format_help(self) -> str:
-        return super().format_help()
-
 
 def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
@@ -159,8 +156,7 @@ def _shown(field: FieldInfo) -> Shown:
 def _named(model: type[Options], name: str) -> str:
     """Name a field as the user knows it: by its flag, or by its argument's name."""
     fields = model.model_fields.items()
-    field = next(field for key, field in fields if name in (key, field.alias))
-    shown = _shown(field)
+    shown = _shown(next(field for key, field in fields if name in (key, field.alias)))
     return shown.word if shown.positional else flag_of(name)
 
 

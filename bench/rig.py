@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class Workload:
         return {
             **data.describe(config, self.images),
             "parameters": sum(p.numel() for p in trained),
-            "gradient_bytes": _bytes(trained),
+            "gradient_bytes": sum(p.numel() * p.element_size() for p in trained),
             **({} if self.emulation is None else self.emulation.facts),
             **({} if self.held_out is None else {"held_out": self.held_out.samples}),
         }
@@ -126,11 +126,19 @@ def assemble(
     settings = torch_settings.require_alike(config, backend, network)
     batches = trial.batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
     samples = Input(config, batches, place.torch_device)
-    compared = config.averages and workload.emulation is None
     checked = (trial.parity_steps, trial.parity_elements)
     classes = None if config.emulate is not None else workload.images.classes
-    parity = Parity(config, backend, network, *checked, classes) if compared else None
-    observer = Observers(*_observers(config, workload, place, parity))
+    parity, observers = None, list[Observer]()  # before a framework wraps the network
+    if config.observe != "nothing":
+        observers.append(Breakdown(network, place.stopwatch(), config.accumulate))
+    if config.inject_ms:
+        observers.append(Sleep(config.inject_ms / 1000))
+    if workload.emulation is not None:
+        observers.append(workload.emulation)
+    elif config.averages:
+        parity = Parity(config, backend, network, *checked, classes)
+        observers.append(parity)
+    observer = Observers(*observers)
     return Rig(
         config=config,
         launch=launch,
@@ -163,21 +171,3 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
     network = network if emulation is None else emulation.model
     drawn = digest(network) if trial.weights_apart else ""
     return place, Workload(images, held_out, network, emulation, drawn)
-
-
-def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
-    return sum(p.numel() * p.element_size() for p in parameters)
-
-
-def _observers(
-    config: RunConfig, workload: Workload, place: Device, parity: Parity | None
-) -> Iterator[Observer]:
-    """Make the observers that the config asks for, before a framework wraps the network."""
-    if config.observe != "nothing":
-        yield Breakdown(workload.network, place.stopwatch(), config.accumulate)
-    if config.inject_ms:
-        yield Sleep(config.inject_ms / 1000)
-    if workload.emulation is not None:
-        yield workload.emulation
-    if parity is not None:
-        yield parity

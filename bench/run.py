@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from bench import fom
@@ -23,8 +22,6 @@ from bench.start import disturbance
 from bench.streams import answer, say
 from bench.train import flops, torch_settings
 from bench.train.checks import check_emulation, check_samples, check_training
-from bench.train.input import Input
-from bench.train.loop import Loop
 from bench.train.target import Course, train
 
 EndFacts = dict[str, Any]  # of the log's end
@@ -52,33 +49,23 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     return pulse.passed
 
 
-def _say_doubts(loop: Loop, config: RunConfig, classes: int) -> None:
-    """Say what the first batch leaves in doubt: scores beyond the classes, as a head left as it was
-    has, or one label alone.
-    """
-    if loop.scores > classes:
-        say(f"note: model={config.model!r} gives {loop.scores} scores for {classes} classes")
-    if loop.one_label is not None:
-        labels = f"all labels of rank 0's first batch are {loop.one_label}"
-        say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")
-
-
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     """Warm up, time the windows, and train to a target where one is asked for."""
-    phase = "compiling, warm-up" if rig.config.compile else "warm-up"
-    pulse.enter(phase, _counts(rig.samples, rig.loop))
+    config, loop, images = rig.config, rig.loop, rig.workload.images
+    waits = rig.samples.wait_seconds
+    pulse.enter("warm-up", lambda: (len(waits), loop.steps))  # counters the loop keeps anyway
     checks = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
-    try:
-        measure(rig, log, pulse.window, turns)
-        if rig.launch.rank == 0:
-            _say_doubts(rig.loop, rig.config, rig.workload.images.classes)
-        images, held_out = rig.workload.images, rig.workload.held_out
-        if held_out is not None:
-            course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)
-            checks = {"trainings_equal": train(course, log, pulse)}
-    finally:
-        pulse.close()
+    measure(rig, log, pulse.window, turns)
+    if rig.launch.rank == 0 and loop.scores > images.classes:  # as a head left as it was has
+        scores = f"{loop.scores} scores for {images.classes} classes"
+        say(f"note: model={config.model!r} gives {scores}")
+    if rig.launch.rank == 0 and loop.one_label is not None:
+        labels = f"all labels of rank 0's first batch are {loop.one_label}"
+        say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")
+    if (held_out := rig.workload.held_out) is not None:
+        course = Course(config, rig.launch, rig.backend, rig.place, images, held_out)
+        checks = {"trainings_equal": train(course, log, pulse)}
     return {"checks": checks, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
 
 
@@ -88,23 +75,14 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
     results = [check_samples(rig.samples, backend, config), _imported_later(rig)]
     results.append(torch_settings.check_kept(rig.settings, backend))
     if workload.emulation is not None:
-        results.append(check_emulation(workload.emulation, backend, config, workload.network))
+        results += [check_emulation(workload.emulation, backend, config, workload.network)]
     else:
-        results.append(
-            check_training(
-                rig.loop, rig.parity, backend, config, workload.network, workload.images.classes
-            )
-        )
+        trained = rig.loop, rig.parity, backend, config, workload.network, workload.images.classes
+        results += [check_training(*trained)]
     checks = {k: v for one in (*results, facts) for k, v in one.get("checks", {}).items()}
     facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": checks}
     facts["exchange_bytes"] = rig.loop.session.exchange_bytes()
     return facts
-
-
-def _counts(samples: Input, loop: Loop) -> Callable[[], tuple[int, int]]:
-    """Make a reader of batches received and steps done, from counters the loop keeps anyway."""
-    waits = samples.wait_seconds
-    return lambda: (len(waits), loop.steps)
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
@@ -120,6 +98,7 @@ def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
 
 def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns: Turns) -> None:
     backend, disturbed = rig.backend, rig.backend.gather(disturbance(turns))
+    network, untrained = rig.workload.network, rig.launch.rank or rig.workload.emulation is not None
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",
@@ -128,14 +107,5 @@ def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns:
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(rig.place.peak_memory_bytes()),
         # the last of all: it runs the model's own code
-        **_of_the_model(rig),
+        **({} if untrained else {"flops_per_image": flops.per_image(network, rig.config)}),
     )
-
-
-def _of_the_model(rig: Rig) -> EndFacts:
-    """Count the operations of what was trained, on rank 0."""
-    if rig.launch.rank or rig.workload.emulation is not None:
-        return {}
-    return {
-        "flops_per_image": flops.per_image(rig.workload.network, rig.config),
-    }

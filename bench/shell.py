@@ -36,9 +36,7 @@ def call(prog: str, program: Group, argv: Sequence[str] | None = None) -> int:
     """Exit code: the command's own, 2 for the user's mistake, 130 after Ctrl-C."""
     for name, errors in (("stdout", "surrogateescape"), ("stderr", "backslashreplace")):
         stream = getattr(sys, name)
-        if stream is None:  # it was closed; a file that is opened next would take its number
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - no path, stays open
-        elif isinstance(stream, io.TextIOWrapper):  # UTF-8, whatever the locale
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8, whatever the locale
             stream.reconfigure(encoding="utf-8", errors=errors)
     return reported(lambda: _call(prog, program, sys.argv[1:] if argv is None else argv))
 

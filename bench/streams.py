@@ -41,9 +41,3 @@ def answer(line: str) -> None:
 
 def _safe(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-
-
-def show_cursor() -> None:
-    """Show it again on a terminal where a progress bar has hidden it."""
-    if sys.stderr.isatty():
-        print("\x1b[?25h", end="", file=sys.stderr, flush=True)

@@ -70,11 +70,7 @@ _ROWS = (
         implementation="bench.backends.hvd:Horovod",
         collectives="bench.backends.collectives:OfHorovod",
         transports=("mpi", "gloo", "nccl"),
-        knobs={"matched": ("bucket_mib",), "tuned": ("cycle_ms",)},
-        refused={
-            ("compression", "bf16"): "Horovod 0.28 cannot add bfloat16 (its issue 4047); "
-            "use --compression fp16"
-        },
+        knobs={"matched": ("bucket_mib",)},
         packages=("horovod",),
         env_prefixes=_horovod_variables(""),
         env_harmless=_horovod_variables(
@@ -101,10 +97,6 @@ _ROWS = (
         transports=("mpi",),
         knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib",)),
         cuts_freely=True,
-        refused={
-            ("compression", "fp16"): "its buckets travel as float32; leave it out",
-            ("compression", "bf16"): "its buckets travel as float32; leave it out",
-        },
         packages=("mpi4py",),
         looks={"mpi": Look(colour="#117733", marker="*", marker_size=9.0, line_width=1.5)},
     ),
@@ -116,10 +108,6 @@ _ROWS = (
         transports=("mpi",),
         knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib", "mode")),
         cuts_freely=True,
-        refused={
-            ("compression", "fp16"): "its keys travel as float32; leave it out",
-            ("compression", "bf16"): "its keys travel as float32; leave it out",
-        },
         packages=("mpi4py",),
         looks={"mpi": Look(colour="#882255", marker="P", marker_size=7.5, line_width=1.5)},
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,7 +23,6 @@ from bench.train.device import Device
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 # scalars stay on the host: NCCL would queue them behind gradients
 _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
-_WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 # the name before torch 2.13, which has deprecated it
 _SYNC_BUFFERS = "forward_sync_buffers"
 if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
@@ -60,10 +58,8 @@ class Ddp(Backend):
         wrapped = DistributedDataParallel(model, **_options(config, self._device))
         # bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one
         # framework alone would round more
-        bf16 = config.precision == "bf16"
-        wire = torch.float32 if bf16 else _WIRE_TYPES.get(config.compression)
-        if wire:
-            wrapped.register_comm_hook(None, _exchange_as(wire))
+        if config.precision == "bf16":
+            wrapped.register_comm_hook(None, _average_in_float32)
         wrapped.require_backward_grad_sync = config.exchange == "on"
         return DdpSession(wrapped, optimizer)
 
@@ -125,25 +121,18 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
     return options
 
 
-def _exchange_as(
-    dtype: torch.dtype,
-) -> Callable[[Any, dist.GradBucket], Future[torch.Tensor]]:
-    """Make a hook that averages in `dtype`.
+def _average_in_float32(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
+    """Average a bucket in float32; torch's own hooks for bfloat16 work over NCCL alone."""
+    gradients = bucket.buffer()
+    sent = gradients.to(torch.float32).div_(dist.get_world_size())
 
-    torch's own hook for bfloat16 works over NCCL alone.
-    """
+    def unpack(reduced: Future[list[torch.Tensor]]) -> torch.Tensor:
+        (mean,) = reduced.value()
+        return gradients.copy_(mean)
 
-    def hook(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-        gradients = bucket.buffer()
-        sent = gradients.to(dtype).div_(dist.get_world_size())
+    future = dist.all_reduce(sent, async_op=True).get_future()
+    unpacked: Future[torch.Tensor] = future.then(unpack)
+    return unpacked
 
-        def unpack(reduced: Future[list[torch.Tensor]]) -> torch.Tensor:
-            (mean,) = reduced.value()
-            return gradients.copy_(mean)
 
-        future = dist.all_reduce(sent, async_op=True).get_future()
-        unpacked: Future[torch.Tensor] = future.then(unpack)
-        return unpacked
-
-    hook.__annotations__.clear()  # DDP compares them with types, and here they are text
-    return hook
+_average_in_float32.__annotations__.clear()  # DDP compares them with types, and here they are text

@@ -128,8 +128,7 @@ class Wire:
 
     def __init__(self, config: RunConfig) -> None:
         # bfloat16 gradients travel as float32: exact, twice the bytes, and as in the DDP backend
-        usual = torch.float32 if config.precision == "bf16" else None
-        self._dtype = torch.float16 if config.compression == "fp16" else usual
+        self._dtype = torch.float32 if config.precision == "bf16" else None
 
     def compress(self, tensor: torch.Tensor) -> tuple[torch.Tensor, _Context]:
         """Make `tensor` ready to travel: a view of the same memory where no type has to change."""

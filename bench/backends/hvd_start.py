@@ -55,8 +55,6 @@ def _environment(config: RunConfig) -> dict[str, str]:
         variables[_GLOO_TIMEOUT] = str(24 * 3600)
     if config.overlap == "off":
         variables["HOROVOD_FUSION_THRESHOLD"] = str(ONE_EXCHANGE_MIB * 2**20)
-    if config.cycle_ms is not None:
-        variables["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
     if config.settings == "matched":
         variables["HOROVOD_DISABLE_GROUP_FUSION"] = "1"  # keep one exchange per bucket
     return variables

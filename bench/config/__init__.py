@@ -88,7 +88,7 @@ def _parser(prog: str, about: str) -> Parser:
     parser = new_parser(RunConfig, prog, usage=usage, about=about)
     add = parser.add_argument
     add("--version", action="store_true", help="print the version and stop")
-    add("--config", type=Path, metavar="FILE", help="a .toml or .json file; flags override it")
+    add("--config", type=Path, metavar="FILE", help="a TOML file of fields; flags override it")
     add("--show-config", action="store_true", help="print the checked configuration as TOML; stop")
     if prog == _PROG:
         commands = "\n".join(f"  {name:11}  {text}" for name, text in COMMANDS.items())
@@ -96,26 +96,13 @@ def _parser(prog: str, about: str) -> Parser:
     return parser
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise ValueError(f"the key {twice!r} stands there twice")
-    return dict(pairs)
-
-
 def _read_fields(path: Path) -> dict[str, Any]:
     """Read the fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not.
 
     Which go together is not checked. Raises UsageError for anything else.
     """
-    if path.suffix not in (".toml", ".json"):
-        raise UsageError(f"{path}: a config file ends in .toml or .json")
     try:
-        text = path.read_text(encoding="utf-8")
-        toml = path.suffix == ".toml"
-        fields = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
-        if not isinstance(fields, dict):
-            raise ValueError(f"must hold one table of fields, not a {type(fields).__name__}")
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
         _require_known(fields)
         for name, value in fields.items():
             if isinstance(value, str):
@@ -123,8 +110,6 @@ def _read_fields(path: Path) -> dict[str, Any]:
         # as JSON, in which a path and a list have no other form; a date, no field's type, has none
         text = json.dumps(fields, default=lambda value: {"date": str(value)})
         checked = Derived.model_validate_json(text, strict=True)
-    except RecursionError:
-        raise UsageError(f"{path}: nested too deeply; write one flat table of fields") from None
     except ValidationError as error:
         raise UsageError(f"{path}: {explain(error)}") from None
     except (OSError, ValueError) as error:

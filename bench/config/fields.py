@@ -120,8 +120,10 @@ class Fields(Options):
         f"{', '.join(PUBLISHED)}, 'imagefolder' (a folder per class, as ImageNet's train/): "
         "from data_dir; package.module:factory(config) for your own",
     )
-    data_dir: Path | None = _field(_BLOCK | Role.FOLDER, None, "folder of a data set on disk")
-    download: bool = _field(_BLOCK, True, f"fetch {', '.join(PUBLISHED)} if missing")
+    data_dir: Path | None = _field(
+        *(_BLOCK | Role.FOLDER, None),
+        f"folder of a data set on disk; {', '.join(PUBLISHED)} are fetched into it if missing",
+    )
     augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
     sharding: Literal["reshuffled", "fixed"] = _field(
         *(_WORK, "reshuffled"),
@@ -152,13 +154,9 @@ class Fields(Options):
     memory_format: Literal["contiguous", "channels_last"] = _field(
         _DISCLOSED, "contiguous", "layout of weights and activations"
     )
-    compile: bool = _field(_DISCLOSED, False, "torch.compile the model; may take away overlap")
     accumulate: int = _count(_DISCLOSED, 1, "micro-batches of a step, which share its images")
     clip_norm: float | None = _field(
         _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
-    )
-    compression: Literal["none", "fp16", "bf16"] = _field(
-        _EXCHANGE, "none", "type in which float32 gradients travel"
     )
     exchange: Literal["on", "off"] = _field(
         _EXCHANGE, "on", "'off': same loop, ranks and framework, but no gradient is exchanged"
@@ -230,23 +228,20 @@ class Fields(Options):
         "'sync': a step by the mean of all gradients; 'async': each is applied as it comes, of "
         f"{takers('mode')}",
     )
-    cycle_ms: float | None = _field(
-        _KNOB, None, f"cycle time, ms, of {takers('cycle_ms')}", gt=0, le=10_000
-    )
     log_path: Path | None = _field(
-        _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
+        _ORDER | Role.FOLDER,
+        None,
+        "run log to create (JSON lines), else nothing is kept; ranks on several nodes meet there",
     )
     peak_tflops: float | None = _field(
         _BOOK, None, "peak of a rank's device, 1e12 operations/s, to tell its use", ge=1e-6, le=1e6
     )
-    rendezvous_dir: Path | None = _field(
-        _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
-    )
-    rendezvous_timeout_s: float = _field(
-        _BOOK, 60.0, "seconds to wait for the other ranks", ge=0.1, le=86_400
-    )
     stall_timeout_s: float = _field(
-        _BOOK, 600.0, "seconds without progress after which the run fails", ge=1, le=86_400
+        *(_BOOK, 600.0),
+        "seconds without progress after which the run fails; ranks wait for one another to start "
+        "for a tenth of it, and a minute at least",
+        ge=1,
+        le=86_400,
     )
     study: str | None = _field(_PLAN, None, "name of the study this run belongs to")
     study_sha256: str | None = _field(

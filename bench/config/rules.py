@@ -6,7 +6,7 @@ What one framework cannot do as others do is refused, rather than measured as if
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from bench.backends.catalogue import CATALOGUE, USERS, frameworks, takers
@@ -37,6 +37,12 @@ def require_text(name: str, value: str) -> None:
             control = f"the control character {character!r}"
             fault = control if category == "Cc" else "bytes that are no UTF-8"
             raise ValueError(f"{name}={value!r} holds {fault}; use another name")
+
+
+def _changed(c: Derived, names: Iterable[str]) -> list[str]:
+    """Name those of the fields that are not at their default, as 'name=value'."""
+    usual = Derived.model_fields
+    return [f"{n}={getattr(c, n)}" for n in names if getattr(c, n) != usual[n].default]
 
 
 def check(c: Derived) -> None:
@@ -127,37 +133,27 @@ def _exchange(c: Derived) -> Iterator[str]:
     facts = CATALOGUE[c.backend]
     # settings say how a framework is started, whether or not it exchanges anything
     about = [name for name in fields_with(Role.EXCHANGE) if name != "settings"]
-    for name in about:
-        if not facts.transports and getattr(c, name) != Derived.model_fields[name].default:
-            setting = f"{name}={getattr(c, name)}"
-            yield f"{setting} is about the exchange, backend={c.backend} has none; leave it out"
-    for name in about if c.exchange == "off" else ():
-        if name != "exchange" and getattr(c, name) != Derived.model_fields[name].default:
-            setting = f"{name}={getattr(c, name)}"
-            yield f"{setting} is about the exchange, which exchange=off leaves out; leave one out"
+    for setting in _changed(c, () if facts.transports else about):
+        yield f"{setting} is about the exchange, backend={c.backend} has none; leave it out"
+    about.remove("exchange")
+    for setting in _changed(c, about if c.exchange == "off" else ()):
+        yield f"{setting} is about the exchange, which exchange=off leaves out; leave one out"
     if c.overlap == "off" and c.bucket_mib is not None and not facts.cuts_freely:
         yield f"bucket_mib={c.bucket_mib:g} has no effect with overlap=off; leave one out"
     if c.bucket_mib == 0 and not facts.cuts_freely:
         rule = f"bucket_mib=0 is one exchange a parameter, and backend={c.backend} has none of that"
         yield f"{rule}; give it more"
     for (name, value), reason in facts.refused.items():
-        usual = Derived.model_fields[name].default
-        if (present := getattr(c, name)) == value or (value is ... and present != usual):
-            yield f"{name}={present}: {reason}"
-    if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
-        setting = f"compression={c.compression} is for float32 gradients"
-        yield f"{setting}, not those of precision={c.precision}; leave it out"
-    if c.compile and c.unused_parameters:
-        yield "unused_parameters are searched for, which compile does not allow; leave one out"
+        if getattr(c, name) == value or (value is ... and _changed(c, [name])):
+            yield f"{name}={getattr(c, name)}: {reason}"
 
 
 def _knobs(c: Derived) -> Iterator[str]:
     """Refuse knobs that the framework lacks or `matched` fixes: they would have no effect."""
-    usual = Derived.model_fields
-    knobs_set = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) != usual[knob].default]
+    knobs_set = _changed(c, fields_with(Role.KNOB))
     taken = CATALOGUE[c.backend].knobs
     combination = f"backend={c.backend} settings={c.settings}"
-    for knob in knobs_set:
+    for knob in (setting.partition("=")[0] for setting in knobs_set):
         if knob not in taken.get(c.settings, ()):
             cure = "leave it out, or change --settings"
             yield f"{knob} has no effect with {combination}, but with {takers(knob)}; {cure}"
@@ -171,10 +167,9 @@ _NOT_ASYNC = ("clip_norm", "unused_parameters", "emulate")
 
 
 def _asynchronous(c: Derived) -> Iterator[str]:
-    for name in _NOT_ASYNC if c.mode == "async" else ():
-        if (value := getattr(c, name)) != Derived.model_fields[name].default:
-            reason = "each gradient is applied as it comes"
-            yield f"{name}={value} has no place with mode=async, where {reason}; leave one out"
+    for setting in _changed(c, _NOT_ASYNC if c.mode == "async" else ()):
+        reason = "each gradient is applied as it comes"
+        yield f"{setting} has no place with mode=async, where {reason}; leave one out"
 
 
 # with these a training of many epochs would measure something else, or could not be judged
@@ -183,13 +178,11 @@ _NOT_TRAINED = ("emulate", "exchange", "preprocessing", "inject_ms", "observe")
 
 def _trainings(c: Derived) -> Iterator[str]:
     if c.epochs is None:
-        for name in ("target", "trainings"):
-            if (value := getattr(c, name)) != Derived.model_fields[name].default:
-                yield f"{name}={value} is of trainings; use --epochs as well, or leave it out"
+        for setting in _changed(c, ("target", "trainings")):
+            yield f"{setting} is of trainings; use --epochs as well, or leave it out"
         return
-    for name in _NOT_TRAINED:
-        if (value := getattr(c, name)) != Derived.model_fields[name].default:
-            yield f"{name}={value} has no place in a training to its end; leave it or epochs out"
+    for setting in _changed(c, _NOT_TRAINED):
+        yield f"{setting} has no place in a training to its end; leave it or epochs out"
     if c.dataset == "synthetic":
         reason = "synthetic images are endless and hold nothing to learn"
         yield f"epochs={c.epochs}: {reason}; use --dataset digits, or another"
@@ -198,12 +191,11 @@ def _trainings(c: Derived) -> Iterator[str]:
 # these read, compute or exchange something that an emulated run does not have
 _NOT_EMULATED = (
     *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
-    *("compile", "accumulate", "unused_parameters"),
+    *("accumulate", "unused_parameters"),
 )
 
 
 def _emulation(c: Derived) -> Iterator[str]:
-    for name in _NOT_EMULATED if c.emulate is not None else ():
-        if (value := getattr(c, name)) != Derived.model_fields[name].default:
-            reason = "without input, in one pass, on the CPU"
-            yield f"{name}={value}: with emulate compute sleeps, {reason}; leave one of them out"
+    for setting in _changed(c, _NOT_EMULATED if c.emulate is not None else ()):
+        reason = "without input, in one pass, on the CPU"
+        yield f"{setting}: with emulate compute sleeps, {reason}; leave one of them out"

@@ -48,13 +48,11 @@ class Published:
         return f"{action} {folder}, so that {folder / self.missing(folder)[0]} is there"
 
 
-def provide(source: Published, folder: Path, download: bool, wait_s: float = WAIT_S) -> None:
+def provide(source: Published, folder: Path, wait_s: float = WAIT_S) -> None:
     """Return when all files are in `folder`. Raises UsageError with what to put where otherwise."""
     if not source.missing(folder):
         return  # a folder that is complete is never written to: it may be read-only
     absent = f"dataset={source.dataset} is not in data_dir"
-    if not download:
-        raise UsageError(f"{absent} and download=False: {source.instruction(folder)}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{source.dataset}.lock", timeout=wait_s):

@@ -121,7 +121,7 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
         return _validation(config, folder) if held_out else Folder(config, folder, augmented)
     split = "test" if held_out else "train"
     published, checksums = _published(config.dataset, split)
-    provide(published, folder, config.download)
+    provide(published, folder)
     parts = [_parse(config.dataset, folder, name, split) for name in checksums]
     pixels = np.concatenate([pixels for pixels, _ in parts])
     labels = [label for _, labels in parts for label in labels]

@@ -63,8 +63,7 @@ class Emulation(Observer):
         # without exchange every rank keeps its own
         ranks = config.world_size
         self._expected = self._weight if config.ranks_part else mean_weight(ranks)
-        halves = config.compression != "none" or config.precision == "bf16"
-        self._tolerance = _ROUNDED if halves else _EXACT
+        self._tolerance = _ROUNDED if config.precision == "bf16" else _EXACT
         self._warmup_steps = config.warmup_steps
         self._step, self._began = 0, 0.0
         self.averaged_steps = 0

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
@@ -21,7 +22,6 @@ from bench.instrument import Observer
 from bench.instrument.pass_state import PassState
 from bench.models.requirements import require_scores
 from bench.train import precision
-from bench.train.loss import mean_loss
 
 Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of definition
 
@@ -30,9 +30,8 @@ _PASSES = 3  # at most, to learn what a rank differs from itself by
 SAMPLED = 1024  # elements compared of each tensor of a run
 # What rounding explains of max|difference| / max|gradient|. bfloat16 has 8 bits. Two roundings to
 # the 11 bits of float16 are half of the last one; on the wire every rank adds one of its own.
-_ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7, "fp16": 2.0**-10}
+_ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7}
 _ROUNDING_FLOAT32 = 1e-5
-_SMALLEST = {"fp16": 2.0**-14}  # below it float16 has fewer bits
 # A rank that computes twice may round otherwise: kernels of a GPU add in no fixed order. What the
 # mean may differ by is then so many times what the rank differs from itself by ...
 _OWN_NOISE = 100
@@ -88,7 +87,8 @@ def _summed(
             scores = network(part[0])
             if classes is not None:
                 require_scores(scores, part[1], classes, config)
-            loss = mean_loss(config, scores, part[1]) / parts
+            smoothing = config.label_smoothing
+            loss = cross_entropy(scores, part[1], label_smoothing=smoothing) / parts
         total = [
             partial if gradient is None else gradient if partial is None else partial + gradient
             for partial, gradient in zip(total, gradients_of(loss, parameters), strict=True)
@@ -198,14 +198,12 @@ def largest(gradients: Gradients) -> float:
 
 def rounding(config: RunConfig) -> float:
     """Estimate the largest relative difference that another order of summation explains."""
-    if config.compression != "none":
-        return _ROUNDING[config.compression] * max(2, config.world_size) / 2
     return _ROUNDING.get(config.precision, _ROUNDING_FLOAT32)
 
 
 def tolerance(config: RunConfig) -> float:
     """Return `rounding`, but 0 where order cannot matter: adding two and halving are exact."""
-    return 0.0 if config.world_size <= 2 and config.compression == "none" else rounding(config)
+    return 0.0 if config.world_size <= 2 else rounding(config)
 
 
 def limit(config: RunConfig) -> float:
@@ -366,11 +364,10 @@ class Parity(Observer):
         exchanged = self._sample([p.grad for p in self._parameters])
         keeps_own = self._config.ranks_part  # then every rank must keep its own
         expected = self._local if keeps_own else mean(self._backend.gather(self._local))
-        floor = _SMALLEST.get(self._config.compression, 0.0)
-        differences = self._over_ranks(relative(exchanged, expected, floor))
+        differences = self._over_ranks(relative(exchanged, expected))
         # a gradient that cancels to nothing, as of a bias before BatchNorm, is rounding alone
         rest = limit(self._config) * largest(expected)
-        of_noisy = self._over_ranks(relative(exchanged, expected, max(floor, rest)))
+        of_noisy = self._over_ranks(relative(exchanged, expected, rest))
         wrote = {*chain(*self._backend.gather(self._before.written()))}
         # then no exchange can be told from another; asked of all ranks, which must go on alike
         if not any(self._backend.gather(largest(expected))):

@@ -1,7 +1,8 @@
-"""Whether this machine is fit for a run, from the configuration alone, before torch loads."""
+"""This machine before torch loads: whether it is fit for a run, and how it keeps memory."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import socket
@@ -12,6 +13,16 @@ from pathlib import Path
 from bench.backends.catalogue import interface_variables
 from bench.config import RunConfig, UsageError
 from bench.missing import checkout
+
+# By default glibc gives freed memory back to the kernel in some processes and not in others: it
+# depends on the order of their first large allocations. The former fault it in again in every step.
+_THRESHOLDS = {  # as mallopt(3) numbers them; bytes
+    "trim_threshold": (-1, 2**30),
+    "mmap_threshold": (-3, 2**25),  # the most that glibc takes
+}
+_USERS_OWN = ("MALLOC_", "GLIBC_TUNABLES")  # variables by which a user sets the same
+
+_outcome = "left alone: not asked for"
 
 
 def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
@@ -72,3 +83,23 @@ def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
     if len({*interfaces.values()}) > 1:
         settings = " and ".join(f"{name}={value!r}" for name, value in interfaces.items())
         raise UsageError(f"{settings} are two wires, which no comparison spans; unset one of them")
+
+
+def keep_freed(env: Mapping[str, str]) -> None:
+    """Set glibc's thresholds for this process, before torch loads, unless the user did."""
+    global _outcome
+    if user_variables := sorted(name for name in env if name.startswith(_USERS_OWN)):
+        _outcome = f"left alone: {', '.join(user_variables)} set"
+        return
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "gnu_get_libc_version"):
+        _outcome = "left alone: the C library is not glibc"
+        return
+    refused = [name for name, words in _THRESHOLDS.items() if libc.mallopt(*words) != 1]
+    set_to = " ".join(f"{name}={size}" for name, (_, size) in _THRESHOLDS.items())
+    _outcome = f"left alone: mallopt refused {', '.join(refused)}" if refused else set_to
+
+
+def kept() -> str:
+    """Tell the log what `keep_freed` did: 'trim_threshold=... mmap_threshold=...', or why not."""
+    return _outcome

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.backends.catalogue import CATALOGUE
 from bench.launch import cores
-from bench.launch.memory import kept
+from bench.launch.machine import kept
 from bench.launch.world import Launch
 
 # Variables that change what is measured, listed: an environment holds private things
@@ -141,19 +141,17 @@ def code_sha256(folder: Path) -> str:
 
 def code(folder: Path) -> dict[str, Any]:
     """Name the commit, git's hash of bench/ alone and whether bench/ differs; None without git."""
+
+    def git(*words: str) -> str:
+        how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}
+        return str(subprocess.run(["git", *words], cwd=folder, **how).stdout).strip()
+
     try:
-        head = _git(folder, "rev-parse", "HEAD").strip()
-        tree = _git(folder, "rev-parse", "HEAD:./").strip()
-        status = _git(folder, "status", "--porcelain", "--", ".")
+        head, tree = git("rev-parse", "HEAD"), git("rev-parse", "HEAD:./")
+        status = git("status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return {"commit": None, "bench_tree": None, "bench_dirty": None}
-    return {"commit": head, "bench_tree": tree, "bench_dirty": bool(status.strip())}
-
-
-def _git(folder: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=10
-    ).stdout
+    return {"commit": head, "bench_tree": tree, "bench_dirty": bool(status)}
 
 
 def cpu_model() -> str:

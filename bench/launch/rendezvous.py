@@ -30,7 +30,8 @@ from bench.study.disk import write_whole
 
 _T = TypeVar("_T")
 _POLL_S = 0.05
-_CURE = "use --rendezvous-dir or a longer --rendezvous-timeout-s"
+_CURE = "use --log-path on shared storage, or a longer --stall-timeout-s"
+MEETING_S = 60.0  # that ranks wait for one another at least
 # launchers whose key is unique among simultaneous launches
 _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
@@ -55,21 +56,25 @@ def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
     problem = shared.get("problem").decode()
     if problem and shared.add("heard", 1) < launch.size and launch.rank == 0:
         # rank 0 raises next and takes the store with it, so it lets the others hear why first
-        _poll(lambda: shared.add("heard", 0) >= launch.size or None, config.rendezvous_timeout_s)
+        _poll(lambda: shared.add("heard", 0) >= launch.size or None, _patience_s(config))
     return problem
 
 
 def _meet(config: RunConfig, launch: Launch) -> dist.Store:
-    timeout_s = config.rendezvous_timeout_s
+    timeout_s = _patience_s(config)
     if agent_store(launch.source, os.environ):
         return _agents_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout_s)
     if launch.size == 1:
         return dist.HashStore()
-    folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
+    folder = meeting_folder(launch, config.log_path)
     name = f"rendezvous.{launch.source}.{launch.key}"
     if launch.source not in _OWN_KEY or launch.key == "unnamed":  # then the run tells them apart
         name += "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
     return (_follow if launch.rank else _announce)(folder / f"{name}.json", launch, timeout_s)
+
+
+def _patience_s(config: RunConfig) -> float:
+    return max(MEETING_S, config.stall_timeout_s / 10)
 
 
 def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
@@ -112,7 +117,7 @@ def _announce(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
         with suppress(OSError):  # what is wrong with it is said next
             path.parent.mkdir(parents=True, exist_ok=True)
         where = {"address": address, "port": store.port, "nonce": nonce}
-        write_whole(path, json.dumps(where), cure="choose another --rendezvous-dir")
+        write_whole(path, json.dumps(where), cure="choose another --log-path")
         store.add("arrived", 1)
         if not _poll(lambda: store.add("arrived", 0) >= launch.size or None, timeout_s):
             raise WrongWorld(

@@ -15,10 +15,8 @@ def require_unmodified(env: Mapping[str, str]) -> None:
     for name in sorted(env):
         for row in CATALOGUE.values():
             if name.startswith(row.env_prefixes) and not name.startswith(row.env_harmless):
-                flags = " and ".join("--" + k.replace("_", "-") for k in row.knobs.get("tuned", ()))
                 raise UsageError(
-                    f"{name}={env[name]!r} would change one framework unseen; unset it (with "
-                    f"--settings tuned, {flags} set {row.short_label}'s)"
+                    f"{name}={env[name]!r} would change one framework unseen; unset it"
                 )
 
 

@@ -76,7 +76,12 @@ def discover(env: Mapping[str, str]) -> Launch:
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
-            _require_agent(row.source, env)
+            unset = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not env.get(name)]
+            if unset and agent_store(row.source, env):
+                raise UsageError(
+                    f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {unset[0]} is not: a half-set "
+                    "launch; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+                )
             return _launch(row.source, [_integer(env, name) for name in row.names], env, row.key)
         if names := [name for name in row.marks if name in env]:
             raise UsageError(
@@ -90,40 +95,18 @@ def discover(env: Mapping[str, str]) -> Launch:
             raise UsageError(f"SLURM_NODEID={node} is beyond SLURM_STEP_TASKS_PER_NODE={text!r}")
         values = [*(_integer(env, name) for name in _STEP), sizes[node]]
         return _launch("srun", values, env, _STEP_KEY)
-    _require_nobody(env)
+    for name in ("PMI_RANK", "PMIX_RANK"):  # a Slurm job's shell may have them
+        if name in env and "SLURM_JOB_ID" not in env:
+            raise UsageError(
+                f"{name}={env[name]!r} is set, but no launcher known here sets the rest (rank, "
+                f"size and place on the node); use mpirun, srun or torchrun, or unset {name}"
+            )
     return Launch("none", 0, 1, 0, 1, "alone")
 
 
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
     """Check whether torchrun's agent serves a store; hand-set variables come without an agent."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
-def _require_agent(source: str, env: Mapping[str, str]) -> None:
-    """Raise UsageError where that store is promised without its address."""
-    if not agent_store(source, env):
-        return
-    port = env.get("MASTER_PORT", "")
-    if not env.get("MASTER_ADDR"):
-        wrong = "MASTER_ADDR is not"
-    elif not (port.isdecimal() and 0 < int(port) < 2**16):
-        wrong = f"MASTER_PORT={port!r} is no port" if port else "MASTER_PORT is not"
-    else:
-        return
-    raise UsageError(
-        f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {wrong}: a half-set launch; start through "
-        "torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
-    )
-
-
-def _require_nobody(env: Mapping[str, str]) -> None:
-    """Raise UsageError where an unknown launcher started this; a Slurm job's shell may look so."""
-    for name in ("PMI_RANK", "PMIX_RANK"):
-        if name in env and "SLURM_JOB_ID" not in env:
-            raise UsageError(
-                f"{name}={env[name]!r} is set, but no launcher known here sets the rest (rank, "
-                f"size and place on the node); use mpirun, srun or torchrun, or unset {name}"
-            )
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
@@ -154,16 +137,14 @@ def _integer(env: Mapping[str, str], name: str) -> int:
         raise UsageError(f"{name}={env[name]!r} is not a whole number; {cure}") from None
 
 
-def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path | None) -> Path:
+def meeting_folder(launch: Launch, log_path: Path | None) -> Path:
     """Choose the folder where the ranks meet. Raises UsageError if none that all see is known."""
-    if rendezvous_dir is not None:
-        return rendezvous_dir
     if launch.local_size == launch.size:
         return Path(tempfile.gettempdir())
     if log_path is not None:
         return log_path.parent
     need = "ranks on several nodes need a folder all of them see"
-    raise UsageError(f"{need}; use --rendezvous-dir, or --log-path on shared storage")
+    raise UsageError(f"{need}; use --log-path on shared storage")
 
 
 def expand_tasks_per_node(text: str) -> list[int]:

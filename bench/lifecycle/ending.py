@@ -25,7 +25,7 @@ from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, van
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import Turns, TurnsBroken
 from bench.record import RunLog, append_event
-from bench.streams import say, show_cursor
+from bench.streams import say
 
 FAILED, INPUT_ERROR = 1, 2
 RANK_0_SPEAKS_S = 2.0  # first: a launcher ends all ranks when one leaves
@@ -80,7 +80,13 @@ class Ending:
 
     def orphaned(self) -> NoReturn:
         """Record that the launcher is gone, and leave, as nothing else would end this rank."""
-        self._leave(FAILED, self._record_orphaned)
+
+        def record() -> None:
+            self._end(status="interrupted", reason="its launcher is gone")
+            say("interrupted: the launcher is gone")
+            time.sleep(_LOOKED_AROUND_S if self._rank else 0)
+
+        self._leave(FAILED, record)
 
     def is_orphan(self) -> bool:
         return self._launcher is not None and self._launcher.gone()
@@ -106,7 +112,11 @@ class Ending:
             wrong = f"cannot write {self._path}: {unwritable.strerror}"
             say(f"error: rank {self._rank} {wrong}")
             if self._rank == 0:
-                self._record_unwritable(f"{wrong}; what was written last had to make room")
+                message = f"{wrong}; what was written last had to make room"
+                with suppress(OSError):
+                    self._log.make_room()
+                    self._event(0, "OSError", message)  # before others tell of what that did
+                    self._end(status=f"failed: {message}")
         finally:
             leave(code)
 
@@ -136,12 +146,6 @@ class Ending:
             if wrong_input and (trace := getattr(error, "trace", "")):
                 say(trace)  # of the user's own code, after the line that names it
 
-    def _record_unwritable(self, message: str) -> None:
-        with suppress(OSError):
-            self._log.make_room()
-            self._event(0, "OSError", message)  # before others tell of what that did to them
-            self._end(status=f"failed: {message}")
-
     def _record_signal(self, number: int) -> None:
         """Record a signal, or the dead rank because of which mpirun or torchrun ends all ranks."""
         loading.stop()  # mpirun kills the group of a rank some tenths of a second later
@@ -154,7 +158,6 @@ class Ending:
             self._say(gone)
         else:
             self._end(status="interrupted", signal=name)
-            show_cursor()
             say(f"interrupted by {name}")
 
     def _record_stall(self, doing: str, silent_s: float) -> None:
@@ -170,12 +173,6 @@ class Ending:
         healthy = "where a healthy step, or the start, takes that long"
         say(f"nothing happens any more; {healthy}, use a larger --stall-timeout-s")
         self._say([f"rank {self._rank}: {message}"])
-
-    def _record_orphaned(self) -> None:
-        self._end(status="interrupted", reason="its launcher is gone")
-        say("interrupted: the launcher is gone")
-        if self._rank:
-            time.sleep(_LOOKED_AROUND_S)
 
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
         """Record the ranks of this host that ended without a record; return one line for each."""
@@ -235,31 +232,25 @@ def alarm(limit_s: float) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Describe any error in one line, also an error whose own text cannot be made."""
-    try:
-        if isinstance(error, SystemExit):
-            line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
-        elif isinstance(error, KeyboardInterrupt):
-            line = f"raised ({_raised_at(error)})"
-        else:
-            lines = str(error).strip().splitlines() or [""]
-            line = lines[0]
-            if in_loader := _IN_LOADER.match(line):
-                return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
-    except BaseException:
-        line = "an error without words"
+    """Describe any error in one line."""
+    lines = str(error).strip().splitlines() or [""]
+    line = lines[0]
+    if isinstance(error, SystemExit):
+        line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
+    elif isinstance(error, KeyboardInterrupt):
+        line = f"raised ({_raised_at(error)})"
+    elif in_loader := _IN_LOADER.match(line):
+        return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
     if isinstance(error, UsageError):
         return line
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
 def _raised_at(error: BaseException) -> str:
-    places = traceback.extract_tb(error.__traceback__)
-    if not places:
-        return "unknown place"
-    inside = Path(places[-1].filename).is_relative_to(Path.cwd())
-    file = os.path.relpath(places[-1].filename) if inside else places[-1].filename
-    return f"{file}:{places[-1].lineno} {places[-1].name}"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    inside = Path(place.filename).is_relative_to(Path.cwd())
+    file = os.path.relpath(place.filename) if inside else place.filename
+    return f"{file}:{place.lineno} {place.name}"
 
 
 def _identity(path: Path | None) -> Any:

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from bench.progress import Screen
-
-
-@dataclass(frozen=True)
-class Beat:
-    """A rank's progress; counts are None outside the loop. Equal beats: nothing was finished."""
-
-    phase: str
-    pieces: int = 0
-    batches: int | None = None
-    steps: int | None = None
-
-    @property
-    def doing(self) -> str:
-        """Say what is not finished."""
-        if self.batches is None or self.steps is None:
-            return self.phase
-        if self.batches > self.steps:
-            return f"in step {self.steps + 1}"
-        return f"waiting for its batch of step {self.batches + 1}"
+from bench.progress import quantity
+from bench.streams import say
 
 
 class Pulse:
-    """Written by the main thread, read by the watchdog; reads the loop's own counters."""
+    """Written by the main thread, read by the watchdog; reads the loop's own counters.
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    What is `shown`, by one rank, are lines on standard error, between windows only.
+    """
+
+    def __init__(self, *, shown: bool) -> None:
+        self._say: Callable[[str], object] = say if shown else str
         self._phase, self._ticks = "loading torch", 0
         self._counts: Callable[[], tuple[int, int]] | None = None
         self.rates: list[float] = []  # images/s of the windows so far
@@ -41,10 +25,10 @@ class Pulse:
     def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
         """Start a phase; `counts` gives the batches received and the steps done."""
         self._phase, self._counts = phase, counts
-        self._screen.phase(phase)
+        self._say(phase)
 
     def leave(self) -> None:
-        """Drop the counters, which hold the model, and show nothing more: the log is written."""
+        """Drop the counters, which hold the model: the log is written."""
         self._phase, self._counts = "closing", None
 
     def tick(self) -> None:
@@ -54,18 +38,21 @@ class Pulse:
     def window(self, done: int, total: int, images_per_s: float) -> None:
         """Note a timed window; called between windows."""
         self.rates.append(images_per_s)
-        self._screen.window(done, total, images_per_s)
+        self._say(f"window {done}/{total}: {quantity(images_per_s)} images/s")
 
     def epoch(self, training: int, epoch: int, accuracy: float) -> None:
         """Note an epoch of a training, both counted from 0."""
-        self._screen.epoch(training, epoch, accuracy)
+        self._say(f"training {training + 1}, epoch {epoch + 1}: {100 * accuracy:.2f} % right")
 
-    def close(self) -> None:
-        """End the display."""
-        self._screen.close()
-
-    def beat(self) -> Beat:
-        """Report the current progress."""
+    def beat(self) -> tuple[object, ...]:
+        """Read the progress so far; where two readings are equal, nothing was finished between."""
         # loading torch from a busy file system may take minutes, module by module
-        pieces = self._ticks + len(sys.modules)
-        return Beat(self._phase, pieces, *(self._counts() if self._counts else (None, None)))
+        return self._phase, self._ticks + len(sys.modules), self._counts and self._counts()
+
+    def doing(self) -> str:
+        """Say what is not finished."""
+        if self._counts is None:
+            return self._phase
+        batches, steps = self._counts()
+        waiting = f"waiting for its batch of step {batches + 1}"
+        return f"in step {steps + 1}" if batches > steps else waiting

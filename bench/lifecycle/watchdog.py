@@ -63,4 +63,4 @@ class Watchdog:
             if beat != last:
                 last, silent_s = beat, 0.0
             elif silent_s >= self._limit_s:
-                self._ending.stalled(beat.doing, silent_s)
+                self._ending.stalled(self._pulse.doing(), silent_s)

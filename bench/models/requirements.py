@@ -47,9 +47,8 @@ def _type_problems(which: str, parameter: nn.Parameter, config: RunConfig) -> It
             carry = ", ".join(f.name for f in catalogue.CATALOGUE.values() if f.carries_complex)
             refused = f"{which}, which {config.backend} cannot exchange"
             yield f"{refused}; use {carry}, or two real tensors"
-        if config.precision not in ("float32", "tf32") or config.compression != "none":
-            numbers = f"precision={config.precision}, compression={config.compression}"
-            yield f"{which}, which no {numbers} has; use float32 and none"
+        if config.precision not in ("float32", "tf32"):
+            yield f"{which}, which no precision={config.precision} has; use float32"
     elif parameter.dtype not in _TRAINED:
         yield f"{which}, which no backend exchanges; use float32, or freeze it"
 

@@ -28,29 +28,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  16  parity has not_proven: tensors that could not be compared; then the check is null, not true
  17  config has no variant: arm names the condition, of all cells or of one
 
-Events in order; every number as measured, seconds unrounded (types: events.py and host.py):
-  start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
-          (derived facts)
-  steps   phase "warmup", "lead_in" or "window", index, seconds: one list per rank, one number
-          per step
-  breakdown  phase, index, and of every step, shaped as in `steps`: begin, on the CPU on a clock
-          that all ranks of a host share, else on one of the rank's own; input, forward, backward,
-          exposed, optimiser: its parts, which follow one another (only of observed runs)
-  exchanges  ranks: of each rank the exchanges that its framework noted, begin_s on the clock of
-          `begin` (only with observe=framework; end then has evidence: what it says of a step)
-  window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
-          what each rank waited for data; busy_share: of that time, its cores (null: not known)
-  epoch   training, index, steps; seconds: the slowest rank's, without the judging; loss: mean of
-          the steps, over ranks; correct of held_out: samples that were never trained on;
-          parameters_equal: on all ranks (only with epochs; after the windows, and each training
-          from new weights)
-  error   rank, type (of the exception), message: appended by the rank that failed
-  end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
-  exit    code, timed_out, interrupted, limit_s, wall_s, said (lines that run and launcher printed,
-          none if all went well), oom_kills (processes that the launching machine's kernel killed
-          for memory meanwhile), session (where no scheduler was: the job script's execution that
-          started it, named by its time and the machine's boot). This is the launcher's view, kept
-          apart: a run may crash after complete data, or be stopped before it has written anything
+Events in order are start, steps, breakdown, window, epoch, error, end and exit, every number as
+measured: events.py says what each holds. A process that was killed leaves no end.
 
 The last field of end and exit is sha256: of every byte of the file before the text `, "sha256": "`
 of that line. What became of a run is no event: bench/record/outcome.py judges it from these.
@@ -60,7 +39,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -72,12 +51,10 @@ from pydantic import ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.config.retired import without_retired
 from bench.record import archive, proof
-from bench.record.events import Damaged, NoEvent, parse
-from bench.record.host import MOST_INTEGER, MOST_TEXT, machine_of
+from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, machine_of, parse
 from bench.record.outcome import OK, STATES, RunOutcome, judge, last
 from bench.record.proof import CHECKS
-from bench.record.sealed import changed, lines_of
-from bench.record.writer import RunLog, append_event
+from bench.record.writer import RunLog, append_event, changed, lines_of
 
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
@@ -144,9 +121,7 @@ class Run:
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
         """List seconds of every step, shape [rank][step], windows joined; also of another phase."""
-        parts = self.steps(phase)
-        ranks = min((len(part) for part in parts), default=0)
-        return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]
+        return [list(chain.from_iterable(rank)) for rank in zip(*self.steps(phase), strict=False)]
 
     @property
     def seconds_per_step(self) -> float:
@@ -194,11 +169,25 @@ class Run:
     @cached_property
     def verdict(self) -> RunOutcome:
         """What became of the run; ok only if the log proves that it did all it was asked to do."""
-        outcome = _judged(self)
+        outcome = self._outcome()
         if outcome == OK:
             return OK
-        words = tuple(map(_one_line, outcome.words))
-        return RunOutcome(outcome.state, _one_line(outcome.reason) or "no reason given", words)
+        lines = (outcome.reason, *outcome.words)
+        reason, *words = (_CONTROL.sub(" ", line)[:_MOST_REASON] for line in lines)
+        return RunOutcome(outcome.state, reason or "no reason given", tuple(words))
+
+    def _outcome(self) -> RunOutcome:
+        """Judge by causes that events name, then damage, then what a good end does not prove."""
+        if self.broken is not None:
+            return RunOutcome("failed", self.broken)
+        if (outcome := judge(self.events)) is not None:
+            return outcome
+        if self.config is None:
+            return RunOutcome("failed", "no usable start event")
+        if (mismatch := proof.wrong_world(self.config, self.host)) is not None:
+            return RunOutcome("wrong world", mismatch)
+        missing = proof.missing(self.config, self.schema, self.events)
+        return OK if missing is None else RunOutcome("failed", missing)
 
     @property
     def problem(self) -> str | None:
@@ -209,24 +198,6 @@ class Run:
     def state(self) -> str:
         """One of STATES, but never 'planned'; 'running' where there is no end and no exit yet."""
         return self.verdict.state
-
-
-def _one_line(text: str) -> str:
-    return _CONTROL.sub(" ", text)[:_MOST_REASON]
-
-
-def _judged(run: Run) -> RunOutcome:
-    """Judge a run by causes that events name, then damage, then what a good end does not prove."""
-    if run.broken is not None:
-        return RunOutcome("failed", run.broken)
-    if (outcome := judge(run.events)) is not None:
-        return outcome
-    if run.config is None:
-        return RunOutcome("failed", "no usable start event")
-    if (mismatch := proof.wrong_world(run.config, run.host)) is not None:
-        return RunOutcome("wrong world", mismatch)
-    missing = proof.missing(run.config, run.schema, run.events)
-    return OK if missing is None else RunOutcome("failed", missing)
 
 
 def read_run(path: Path) -> Run:
@@ -260,7 +231,12 @@ def parse_run(path: Path, data: bytes) -> Run:
         config = _config(start) if start else None
     except Damaged as error:
         damaged = [f"no usable start event: {error}"]
-    problems = chain(damaged, _repeated(events), changed(events, lines, data))
+    repeated = (
+        f"damaged log: {n} {name} events"  # from another run: a run has one of each
+        for name in ("start", "end")
+        if (n := sum(event["event"] == name for event in events)) > 1
+    )
+    problems = chain(damaged, repeated, changed(events, lines, data))
     return Run(
         path=path,
         config=config,
@@ -296,10 +272,3 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
         name = next(n for n in values if json.dumps(values[n]) != json.dumps(written[n]))
         raise Damaged(f"config.{name}={values[name]!r}, which a log has as {written[name]!r}")
     return config
-
-
-def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Name a second start or end event, which comes from another run: a run has one of each."""
-    for name in ("start", "end"):
-        if (n := sum(event["event"] == name for event in events)) > 1:
-            yield f"damaged log: {n} {name} events"

@@ -17,12 +17,17 @@ NAME = "logs.tar.gz"  # members are named from the study's folder on: runs/ID.js
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
-    """Read each member of the folder's archive, by name; nothing where there is no archive.
+    """Read each file of the folder's archive, by name; nothing where there is no archive.
 
-    Raises UsageError where the archive is damaged, or no archive of files in one folder.
+    Raises UsageError where the archive is damaged.
     """
     path = folder.absolute() / NAME
     return _members(path, path.stat().st_mtime_ns) if path.is_file() else {}
+
+
+def _archived(path: Path) -> bytes | None:
+    """Read FOLDER/KIND/NAME from the folder's archive; None where that does not hold it."""
+    return contents(path.parent.parent).get(f"{path.parent.name}/{path.name}")
 
 
 def holds(path: Path) -> bool:
@@ -36,29 +41,28 @@ def read_file(path: Path) -> bytes:
     Raises OSError where it is in neither, UsageError where it is no regular file, or where both
     have it and differ.
     """
-    archived = _archived(path)
-    if archived is not None and not path.exists():
-        return archived
+    packed = _archived(path)
+    if packed is not None and not path.exists():
+        return packed
     if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
         raise UsageError(f"{path}: no regular file; a run log is one")
     data = path.read_bytes()
-    if archived not in (None, data):
+    if packed not in (None, data):
         raise differs(path)
     return data
 
 
 def size_bytes(path: Path) -> int:
     """Measure what `read_file` reads, in bytes. Raises OSError where there is nothing."""
-    archived = _archived(path)
-    return path.stat().st_size if archived is None else len(archived)
+    packed = _archived(path)
+    return path.stat().st_size if packed is None else len(packed)
 
 
 def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
     """List every FOLDER/KIND/* of a suffix, sorted: files of their own and those in the archive."""
-    kind = PurePosixPath(directory.name)
     members = map(PurePosixPath, contents(directory.parent))
-    archived = {directory / m.name for m in members if m.parent == kind and m.suffix == suffix}
-    return sorted(archived.union(directory.glob(f"*{suffix}")))
+    packed = (m.name for m in members if str(m.parent) == directory.name and m.suffix == suffix)
+    return sorted({directory / name for name in packed}.union(directory.glob(f"*{suffix}")))
 
 
 def differs(path: Path) -> UsageError:
@@ -80,29 +84,12 @@ def pack(files: Mapping[str, bytes], time: int) -> bytes:
     return gzip.compress(buffer.getvalue(), mtime=0)
 
 
-def _archived(path: Path) -> bytes | None:
-    return contents(path.parent.parent).get(f"{path.parent.name}/{path.name}")
-
-
 @lru_cache(maxsize=4)  # a report asks for one log after the other
-def _members(path: Path, modified_ns: int) -> Mapping[str, bytes]:
-    """Read once, from its first byte to its last; `modified_ns` tells a new archive from this."""
+def _members(path: Path, _modified_ns: int) -> Mapping[str, bytes]:
+    """Read all files of an archive; `_modified_ns` tells a new archive from one read before."""
     try:
         with tarfile.open(path, "r:gz") as tar:
-            return {_name(path, info): _data(tar, info) for info in tar if not info.isdir()}
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+            files = ((info.name, tar.extractfile(info)) for info in tar)
+            return {PurePosixPath(name).as_posix(): file.read() for name, file in files if file}
+    except (tarfile.TarError, KeyError, EOFError, OSError, zlib.error) as error:
         raise UsageError(f"{path} cannot be unpacked ({error}); take it from a copy") from None
-
-
-def _name(path: Path, info: tarfile.TarInfo) -> str:
-    name = PurePosixPath(info.name)
-    if not info.isfile() or name.is_absolute() or ".." in name.parts:
-        rule = "is no regular file below the study's folder"
-        raise UsageError(f"{path}: {info.name!r} {rule}; make the archive without it")
-    return name.as_posix()
-
-
-def _data(tar: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:
-    file = tar.extractfile(info)
-    assert file is not None  # of a regular file
-    return file.read()

@@ -2,23 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
-from bench.record.host import (
-    MOST_INTEGER,
-    Count,
-    Duration,
-    Finite,
-    Host,
-    Integer,
-    Sha256,
-    Share,
-    Text,
-    Wait,
-)
+MOST_TEXT = 4096  # characters of a name: of a machine, a version or a file
+MOST_INTEGER = 2**63
+
+Text = Annotated[str, Field(max_length=MOST_TEXT)]
+Value = Annotated[str, Field(max_length=2**17)]  # of a variable: the kernel takes no longer ones
+Texts = dict[Text, Value]
+Integer = Annotated[int, Field(gt=-MOST_INTEGER, lt=MOST_INTEGER)]
+Count = Annotated[int, Field(ge=0, lt=MOST_INTEGER)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+# Sums and quotients stay finite: no clock tells less than a nanosecond, no run lasts 30 years.
+Duration = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
+Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Rank(TypedDict):
+    """What one rank recorded of itself."""
+
+    rank: Count
+    hostname: Text
+    boot_id: NotRequired[Text | None]  # of the kernel, which nodes of one machine share
+    pid: NotRequired[Count]
+    affinity: NotRequired[list[Count]]
+    threads: NotRequired[Count]
+    versions: NotRequired[Texts]
+    cpu: NotRequired[Text]
+    cpus_on_node: NotRequired[Count | None]
+    env: NotRequired[dict[Text, Value | None]]  # where it differs from rank 0's
+    load_1min: NotRequired[Finite]
+    steal_jiffies: NotRequired[Count | None]  # of the node, and so are busy and idle
+    busy_jiffies: NotRequired[Count | None]
+    idle_jiffies: NotRequired[Count | None]
+    own_jiffies: NotRequired[Count]
+    gpu: NotRequired[Text]
+    gpu_uuid: NotRequired[Text]
+    nccl_library: NotRequired[Text]  # the file; its contents are in the host's versions
+    gpu_settings: NotRequired[Texts]  # nvidia-smi's words for what its owner may change
+
+
+def machine_of(rank: Mapping[str, Any]) -> str:
+    """Name the machine of a rank's cores: nodes that share a kernel are one, as containers are."""
+    return str(rank.get("boot_id") or rank["hostname"])
+
+
+class Git(TypedDict):
+    """State of the measuring code's checkout; None without git."""
+
+    commit: NotRequired[Text | None]
+    bench_tree: NotRequired[Text | None]
+    bench_dirty: NotRequired[bool | None]
+
+
+class TurnsOfALaunch(TypedDict):
+    """A world's place among those that were started together."""
+
+    launch: Text
+    turn: Count
+    worlds: Count
+
+
+class Host(TypedDict):
+    """Provenance of a run; a run that was refused for its world has no ranks."""
+
+    ranks: NotRequired[list[Rank]]
+    started: NotRequired[Text]
+    git: NotRequired[Git]
+    code_sha256: NotRequired[Sha256]
+    user_code: NotRequired[dict[Text, Sha256]]  # by module
+    platform: NotRequired[Text]
+    versions: NotRequired[Texts]
+    env: NotRequired[Texts]
+    malloc: NotRequired[Text]
+    backend_env: NotRequired[Texts]  # more of env; written until version 2.0
+    job: NotRequired[dict[Text, Text]]
+    turns: NotRequired[TurnsOfALaunch]
 
 
 class Start(TypedDict):
@@ -41,7 +106,10 @@ class StepsEvent(TypedDict):
 
 
 class BreakdownEvent(TypedDict):
-    """Parts of every observed step in seconds, each [rank][step]."""
+    """Parts of every observed step in seconds, each [rank][step]; they follow one another.
+
+    `begin` is on a clock that all ranks of a host share on the CPU, else on one of the rank's own.
+    """
 
     event: Literal["breakdown"]
     phase: Literal["warmup", "lead_in", "window"]
@@ -54,20 +122,10 @@ class BreakdownEvent(TypedDict):
     optimiser: list[list[Wait]]
 
 
-class LoggedExchange(TypedDict):
-    """One exchange as a framework noted it; `begin_s` is on the breakdown's clock."""
-
-    name: str
-    begin_s: Finite
-    seconds: Wait
-    bytes: Count
-
-
 class Exchanges(TypedDict):
-    """The exchanges of an observed run, [rank][exchange]."""
+    """The exchanges that a framework noted itself: written until version 1.0."""
 
     event: Literal["exchanges"]
-    ranks: list[list[LoggedExchange]]
 
 
 # of a step, in the order in which they follow one another from its beginning on
@@ -86,7 +144,7 @@ class Window(TypedDict):
 
 
 class Epoch(TypedDict):
-    """One judged epoch: seconds of the slowest rank, without the judging."""
+    """One judged epoch: seconds of the slowest rank without the judging, mean loss over ranks."""
 
     event: Literal["epoch"]
     training: Count
@@ -129,8 +187,6 @@ class End(TypedDict):
     samples: NotRequired[Count]
     signal: NotRequired[Text]
     reason: NotRequired[Text]
-    first_loss: NotRequired[float | str | None]
-    last_loss: NotRequired[float | str | None]
     parameters_sha256: NotRequired[Sha256]
     user_code: NotRequired[dict[Text, Sha256]]  # of modules imported after the start
     exchange_bytes: NotRequired[list[Count]]
@@ -141,7 +197,6 @@ class End(TypedDict):
     busy_jiffies: NotRequired[list[Count | None]]
     idle_jiffies: NotRequired[list[Count | None]]
     own_jiffies: NotRequired[list[Count]]
-    cpu_mhz: NotRequired[list[Finite | None]]
     parity: NotRequired[list[ParityOfStep]]
     tcp_bytes: NotRequired[list[dict[Text, Count]]]
     peak_memory_bytes: NotRequired[list[Count]]
@@ -151,7 +206,12 @@ class End(TypedDict):
 
 
 class Exit(TypedDict):
-    """How the launcher saw the run end."""
+    """How the launcher saw the run end, kept apart: a run may crash after complete data.
+
+    `said` are lines that run and launcher printed, none if all went well; `oom_kills` processes
+    that the launching machine's kernel killed for memory meanwhile; `session` stands for a
+    scheduler's job where there was none.
+    """
 
     event: Literal["exit"]
     code: Integer

@@ -65,7 +65,8 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
     launcher_lines = list(launcher.get("said", ()))
     words = _words(errors, launcher_lines)
     code = f"exit code {launcher['code']}: " if "code" in launcher else ""
-    stopped = _stop(end)
+    by = f" by {end['signal']}" if end.get("signal") else ""
+    stopped = f"stopped: {end['reason']}" if end.get("reason") else f"stopped{by}"
     ended = launcher.get("timed_out") or launcher.get("interrupted")
     if (cause := next(_causes(errors, launcher_lines), None)) is not None:
         return RunOutcome(*cause, words)
@@ -80,13 +81,9 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
     if launcher.get("interrupted") and status != "ok":
         return RunOutcome("interrupted", stopped)  # whatever ranks say while they are ended
     if errors:
-        return RunOutcome("failed", code + _error(_root(errors)), words)
-    return _without_cause(end, launcher, code, words)
-
-
-def _without_cause(end: Event, launcher: Event, code: str, words: tuple[str, ...]) -> RunOutcome:
-    """Tell how a run ended when no rank named a cause; `code` begins the sentence."""
-    status, stopped = end.get("status", ""), _stop(end)
+        # the first is the cause, as ranks that lose a peer complain after it
+        root = next((error for error in errors if error.get("type") != _BROKEN), errors[0])
+        return RunOutcome("failed", code + _error(root), words)
     if status == "interrupted" and launcher.get("code") and "interrupted" in launcher:
         # the job was not stopped: when a rank dies, its launcher ends the others
         died = words[0] if words else f"{stopped} because another rank died"
@@ -116,17 +113,6 @@ def _causes(errors: Sequence[Event], launcher_lines: Sequence[str]) -> Iterator[
     # later ones may only miss a rank that has failed
     if errors and errors[0].get("type") == WrongWorld.__name__:
         yield "wrong world", _error(errors[0])
-
-
-def _stop(end: Event) -> str:
-    if end.get("reason"):
-        return f"stopped: {end['reason']}"
-    return f"stopped by {end['signal']}" if end.get("signal") else "stopped"
-
-
-def _root(errors: Sequence[Event]) -> Event:
-    """Choose the first error as the cause, as ranks that lose a peer complain after it."""
-    return next((error for error in errors if error.get("type") != _BROKEN), errors[0])
 
 
 def _error(error: Event) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.config import RunConfig
 from bench.record.events import PARTS
-from bench.record.outcome import Event
+from bench.record.outcome import Event, last
 
 # what an `end` must have found true
 LOADED = ("samples_per_step", "torch_settings_kept")  # of a run that only loads, and of all others
@@ -55,14 +55,19 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
     if any(window["steps"] != config.steps_per_window for window in windows):
         yield f"a window has not {config.steps_per_window} steps"
     yield from _steps(config, [event for event in events if event["event"] == "steps"], windows)
-    yield from _input(config, windows)
+    if any(len(window["input_seconds"]) != config.world_size for window in windows):
+        yield "the input_seconds of some rank are missing"
+    for window in windows:
+        if max(window["input_seconds"]) > window["seconds"] * (1 + OVER[config.device]):
+            lasted = f"window {window['index']} lasted {window['seconds']} s"
+            yield f"{lasted}, and a rank waited longer for its batches"
     yield from _breakdown(config, [event for event in events if event["event"] == "breakdown"])
     yield from _trainings(config, events)
-    if config.emulate is not None and not _names_timeline(events):
+    work = next(event for event in events if event["event"] == "start")["workload"]
+    if config.emulate is not None and not (work.get("emulated") and work.get("timeline_sha256")):
         yield "the digest of the timeline that was followed is missing"
-    end = next(event for event in events if event["event"] == "end")
-    demanded = _demanded(config)
-    checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, 0) <= schema}
+    end = last(events, "end")
+    checks = {c: False for c in _demanded(config) if _FIRST_SCHEMA.get(c, 0) <= schema}
     checks |= end.get("checks", {})
     if "parity" in checks and checks["parity"] is None and unproven(end):
         del checks["parity"]  # a report says so
@@ -134,9 +139,8 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
 
 def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) -> Iterator[str]:
     """Check that every rank's steps are there and make up the window that they were timed in."""
-    warmup = [event for event in steps if event["phase"] == "warmup"]
-    lead_in = [event for event in steps if event["phase"] == "lead_in"]
-    timed = [event for event in steps if event["phase"] == "window"]
+    phases = ("warmup", "lead_in", "window")
+    warmup, lead_in, timed = ([e for e in steps if e["phase"] == phase] for phase in phases)
     window_indices = list(range(config.windows))
     if [event["index"] for event in timed] != window_indices:
         yield "the steps of some window are missing, or there twice"
@@ -155,18 +159,3 @@ def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) 
         if not least <= slowest <= most:
             lasted = f"window {window['index']} lasted {seconds} s"
             yield f"{lasted}, and the steps of its slowest rank {slowest} s"
-
-
-def _names_timeline(events: Sequence[Event]) -> bool:
-    start = next(event for event in events if event["event"] == "start")
-    return bool(start["workload"].get("emulated") and start["workload"].get("timeline_sha256"))
-
-
-def _input(config: RunConfig, windows: Sequence[Event]) -> Iterator[str]:
-    """Check that no rank waited longer for its batches than the window lasted."""
-    if any(len(window["input_seconds"]) != config.world_size for window in windows):
-        yield "the input_seconds of some rank are missing"
-    for window in windows:
-        if max(window["input_seconds"]) > window["seconds"] * (1 + OVER[config.device]):
-            lasted = f"window {window['index']} lasted {window['seconds']} s"
-            yield f"{lasted}, and a rank waited longer for its batches"

@@ -16,8 +16,7 @@ import numpy as np
 from bench.backends.catalogue import facts as facts_of_backend
 from bench.config import Role, fields_with
 from bench.record import Run
-from bench.record.events import PARTS
-from bench.record.host import machine_of
+from bench.record.events import PARTS, machine_of
 from bench.record.quiet import share_of_others
 from bench.study import comparability, stats
 from bench.study.comparability import NO_BLOCK

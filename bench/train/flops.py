@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -24,11 +22,9 @@ def per_image(network: torch.nn.Module, config: RunConfig) -> float | None:
     tensors |= {n: _meta(b, False) for n, b in network.named_buffers()}
     shape = (images, 3, config.image_size, config.image_size)
     batch = torch.empty(shape, dtype=precision.parameter_dtype(config), device="meta")
-    eager: AbstractContextManager[object] = nullcontext()
-    if config.compile:  # it would be compiled again, for these tensors
-        eager = torch.compiler.set_stance("force_eager")
     try:
-        with eager, FlopCounterMode(display=False) as counter:
+        # a model that its author compiled would be compiled again, for these tensors
+        with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
             torch.func.functional_call(network, tensors, (batch,)).sum().backward()
     except Exception:  # a model of the user's may need data, or a device
         return None

@@ -6,6 +6,7 @@ import math
 from contextlib import nullcontext
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
@@ -15,7 +16,6 @@ from bench.models.requirements import require_pictures, require_scores
 from bench.randomness import seed_beside_torch
 from bench.train import precision
 from bench.train.input import Input
-from bench.train.loss import mean_loss
 
 
 class Loop:
@@ -45,9 +45,6 @@ class Loop:
             weight_decay=config.weight_decay,
             nesterov=config.nesterov,
         )
-        if config.compile:
-            # not what wraps it: DDP's forward pass is not traced, and can hold any process group
-            network.compile()
         self.session = backend.wrap(network, optimizer, config)
         self.session.model.train()
         self._observer.session_ready(self.session)
@@ -106,7 +103,8 @@ class Loop:
                 self.scores = scores.shape[1]
                 if len(labels) > 3 and labels.min() == labels.max():
                     self.one_label = int(labels[0])
-            loss = mean_loss(self._config, scores, labels)
+            smoothing = self._config.label_smoothing
+            loss = cross_entropy(scores, labels, label_smoothing=smoothing)
         self._observer.forward_done()
         if not loss.requires_grad:
             frozen = f"model={self._config.model} has nothing left to train"

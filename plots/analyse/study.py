@@ -13,7 +13,7 @@ import pandas as pd
 
 from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
-from bench.record.host import machine_of
+from bench.record.events import machine_of
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
 from bench.study.comparability import EMULATE, usual

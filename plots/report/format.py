@@ -133,7 +133,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     """Pair each different key with its file's name: 'weak', or with what tells it from the others
-    of that name: 'weak-compile-true-matched-16'.
+    of that name: 'weak-nesterov-true-matched-16'.
     """
     keys = list(dict.fromkeys(keys))
     varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]

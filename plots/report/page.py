@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.backends import catalogue
-from bench.record.host import machine_of
+from bench.record.events import machine_of
 from bench.study import stats
 from bench.study.comparability import TAKEN
 from plots.analyse.study import Analysis, gloo_builds
@@ -138,8 +138,6 @@ def _context(a: Analysis) -> dict[str, Any]:
         "settings": "; ".join(f"{k}: {v}" for k, v in _SETTINGS.items() if k in used),
         "gloo": gloo_builds(a),
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
-        "compiled": any(f.get("compile") == "True" for f in facts),
-        "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
         "turns": bool((runs["turns"] == TAKEN).all()),
         "span": span,
         "stats": stats,

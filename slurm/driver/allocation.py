@@ -141,7 +141,7 @@ class SlurmJob(LocalJob):
         out = self.folder / "jobs" / f"{self.names}-preflight-{cell.replace('/', '-')}.out"
         words = ["doctor", "--backend", backend, "--transport", transport or "none"]
         words += ["--world-size", str(ranks), *self.options.preflight]
-        words += ["--rendezvous-dir", str(self.folder / "jobs")]
+        words += ["--log-path", str(out.with_suffix(".log"))]
         step = self.steps.start([*self.launch(ranks), *self.bench, *words], out, PREFLIGHT_S)
         ended = self.steps.wait(step)
         printed = out.read_text(errors="replace")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.config import UsageError
 from bench.record import read_run
-from bench.record.sealed import append
+from bench.record.writer import append
 from slurm.driver.steps import Ended
 
 # Lines that tell how a run ended; bench/record/outcome.py judges by them

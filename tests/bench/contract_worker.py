@@ -26,7 +26,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "float32": {},
     "float64": {"precision": "float64"},
     "bf16-mixed": {"precision": "bf16-mixed"},
-    "fp16 on the wire": {"compression": "fp16"},
     "overlap off": {"overlap": "off"},
     "all together": {
         "precision": "bf16",

@@ -21,7 +21,7 @@ def pixels(samples: int, seed: int = 0) -> Pixels:
 
 
 def config(dataset: str, folder: Path, **fields: object) -> RunConfig:
-    base: dict[str, object] = {"dataset": dataset, "data_dir": folder, "download": False}
+    base: dict[str, object] = {"dataset": dataset, "data_dir": folder}
     return RunConfig(**{**base, "batch_per_rank": 4, **fields})
 
 

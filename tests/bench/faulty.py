@@ -22,7 +22,7 @@ from tests.bench.tiny import plain
 
 WORLD = "FAULT_WORLD"
 OF_DATA = {"hung loader", "killed loader"}
-WHILE_LOADING = {"hung factory", "raise while loading", "os._exit while loading"}
+WHILE_LOADING = {"hung factory"}
 AT = 6  # step of the fault, 1 being the first
 
 
@@ -66,8 +66,6 @@ FAULTS: dict[str, Callable[[], object]] = {
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
     "slow step": _take_time,
     "held step": _hold,
-    "raise while loading": _raise,
-    "os._exit while loading": lambda: os._exit(3),
     "none": lambda: None,
 }
 

@@ -26,7 +26,7 @@ ALIKE = "start every rank with the same options"
 
 def test_only_folders_may_differ_between_nodes() -> None:
     """Named here so that a field added later is compared unless somebody says otherwise."""
-    folders = {"log_path", "rendezvous_dir", "data_dir"}
+    folders = {"log_path", "data_dir"}
     assert RunConfig.model_fields.keys() - CONFIG.keys() == folders
     assert disagreement([CONFIG, CONFIG]) is None
     line = disagreement([CONFIG, {**CONFIG, "seed": "other"}])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -52,14 +51,8 @@ def test_a_damaged_archive_is_one_line(folder: Path, damage: str) -> None:
         archive.logs_in(folder / "runs")
 
 
-@pytest.mark.parametrize("name", ["../runs/a.jsonl", "/runs/a.jsonl", "link", "./runs/a.jsonl"])
-def test_only_files_below_the_folder_are_members(tmp_path: Path, name: str) -> None:
-    info = tarfile.TarInfo(name)
-    info.type = tarfile.SYMTYPE if name == "link" else tarfile.REGTYPE
-    with tarfile.open(tmp_path / archive.NAME, "w:gz") as tar:
-        tar.addfile(info, io.BytesIO())
-    if name.startswith("./"):  # as `tar czf logs.tar.gz ./runs` writes it
-        assert archive.contents(tmp_path) == {"runs/a.jsonl": b""}
-        return
-    with pytest.raises(UsageError, match=f"'{name}' is no regular file below the study's folder"):
-        archive.contents(tmp_path)
+def test_what_tar_makes_is_read(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.jsonl").write_bytes(b"1\n")
+    subprocess.run(["tar", "czf", archive.NAME, "./runs"], cwd=tmp_path, check=True)
+    assert archive.contents(tmp_path) == {"runs/a.jsonl": b"1\n"}

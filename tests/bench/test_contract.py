@@ -85,9 +85,6 @@ def test_trains_as_one_process_that_averages_the_shards(
     assert len(got["digests"]) == ranks
     assert len(set(got["digests"])) == 1, "ranks ended with different parameters"
     assert len(got["gradients"]) == len(want["gradients"]) > 0
-    if "compression" in VARIANTS[precision]:
-        assert 0 < relative(got["gradients"], want["gradients"]) <= rounding(precision, ranks)
-        return
     # a sum of two and a division by two are exact in any order: all steps agree bit for bit
     if ranks == 2:
         assert got["digests"][0] == want["digests"][0]

@@ -70,24 +70,24 @@ def test_what_was_fetched_is_what_was_published(
     source: Published, asked: list[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "data" / "sets"
-    provide(source, folder, download=True)
+    provide(source, folder)
     images = load_images(disk.config("cifar100", folder))
     assert isinstance(images, Arrays)
     assert np.array_equal(images.pixels.numpy(), disk.pixels(20))
     left = {path.name for path in folder.iterdir()}
     assert left == {NAME, f"{NAME}.tar.gz", ".cifar100.lock"}, "nothing half-done stays behind"
     before, once = sorted(folder.rglob("*")), len(asked)
-    provide(source, folder, download=True)
+    provide(source, folder)
     assert sorted(folder.rglob("*")) == before
     assert len(asked) == once, "a complete folder is neither written to nor asked for"
 
 
 def test_launches_and_ranks_fetch_once(source: Published, asked: list[str], tmp_path: Path) -> None:
-    provide(source, tmp_path / "alone", download=True)
+    provide(source, tmp_path / "alone")
     once = len(asked)
     # an flock is held by an open file, so that threads shut each other out as processes do
     with ThreadPoolExecutor(6) as pool:
-        calls = [pool.submit(provide, source, tmp_path / "shared", True, 30.0) for _ in range(6)]
+        calls = [pool.submit(provide, source, tmp_path / "shared", 30.0) for _ in range(6)]
         for call in calls:
             call.result()
     assert len(asked) == 2 * once
@@ -97,13 +97,13 @@ def test_launches_and_ranks_fetch_once(source: Published, asked: list[str], tmp_
 def test_an_archive_put_there_by_hand_needs_no_network(source: Published, tmp_path: Path) -> None:
     (folder := tmp_path / "data").mkdir()
     (tmp_path / "served" / source.filename).rename(folder / source.filename)
-    provide(absent(source), folder, download=True)
+    provide(absent(source), folder)
     assert not source.missing(folder)
 
 
 def test_without_network_the_line_says_what_to_put_where(source: Published, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        provide(absent(source), tmp_path / "data", download=True)
+        provide(absent(source), tmp_path / "data")
     line = str(caught.value)
     place = str(tmp_path / "data" / FILES[0])
     for words in ("cannot be downloaded", "Connection refused", absent(source).url, place):
@@ -111,14 +111,8 @@ def test_without_network_the_line_says_what_to_put_where(source: Published, tmp_
     assert "\n" not in line
 
 
-def test_a_download_is_held_against_its_checksum_and_may_be_ruled_out(
-    source: Published, asked: list[str], tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match="download=False: unpack http"):
-        provide(source, tmp_path / "data", download=False)
-    assert not asked
-    assert not (tmp_path / "data").exists()
+def test_a_download_is_held_against_its_checksum(source: Published, tmp_path: Path) -> None:
     other = Published(source.dataset, source.url, "0" * 32, source.files)
     with pytest.raises(UsageError, match="cannot be downloaded"):
-        provide(other, tmp_path / "data", download=True)
+        provide(other, tmp_path / "data")
     assert not (tmp_path / "data" / NAME).exists()

@@ -46,6 +46,8 @@ def test_only_changes_of_the_measuring_code_count(tmp_path: Path) -> None:
     assert first["commit"] != second["commit"]
     assert first["bench_tree"] == second["bench_tree"]
     assert first["bench_dirty"] is second["bench_dirty"] is False
+    (tmp_path / "README.md").write_text("more words")
+    assert code(bench)["bench_dirty"] is False
     (bench / "loop.py").write_text("other")
     assert code(bench)["bench_dirty"] is True
     third = commit(tmp_path)

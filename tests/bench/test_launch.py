@@ -95,7 +95,6 @@ PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
         (SRUN | {NODES: "2(x200000000)"}, ["2(x200000000)", "more than 100000 nodes", "unset it"]),
         (TORCHRUN | AGENT, ["AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
         (SERVED | {"MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
-        (SERVED | {"MASTER_PORT": "65536"}, ["MASTER_PORT='65536' is no port"]),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
 )
@@ -133,10 +132,9 @@ def test_silent_worlds_of_one_rank_are_an_error() -> None:
         require_mpi_world(discover(SRUN), 1, "Open MPI v5")
 
 
-def test_where_ranks_meet(tmp_path: Path) -> None:
+def test_where_ranks_meet() -> None:
     here, apart = discover(MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}), discover(MPIRUN)
-    assert meeting_folder(apart, tmp_path, Path("/logs/a.jsonl")) == tmp_path
-    assert meeting_folder(apart, None, Path("/logs/a.jsonl")) == Path("/logs")
-    assert meeting_folder(here, None, Path("/logs/a.jsonl")).is_dir(), "a node needs no shared one"
-    with pytest.raises(UsageError, match="--rendezvous-dir"):
-        meeting_folder(apart, None, None)
+    assert meeting_folder(apart, Path("/logs/a.jsonl")) == Path("/logs")
+    assert meeting_folder(here, Path("/logs/a.jsonl")).is_dir(), "a node needs no shared one"
+    with pytest.raises(UsageError, match="--log-path on shared storage"):
+        meeting_folder(apart, None)

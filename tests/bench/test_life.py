@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import shlex
 import signal
@@ -20,7 +18,7 @@ from bench.lifecycle.ending import describe
 from bench.progress import opening, quantity, result
 from bench.record import read_run
 from bench.streams import say
-from tests.bench.ranks import ROOT, bench, environment, run
+from tests.bench.ranks import bench, run
 
 ranks = pytest.mark.ranks
 TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
@@ -73,15 +71,6 @@ def test_the_cause_in_a_loading_process_is_named() -> None:
     assert describe(caught.value) == "LookupError: planted (in DataLoader worker process 0)"
 
 
-class MuteError(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-def test_an_error_that_cannot_be_put_into_words_is_named() -> None:
-    assert describe(MuteError()) == "MuteError: an error without words"
-
-
 def test_first_and_last_line_of_a_run() -> None:
     config = make_config(
         {"backend": "ddp", "world_size": 2, "batch_per_rank": 16, "log_path": "ddp.jsonl"}
@@ -121,29 +110,6 @@ def test_what_a_run_says(tmp_path: Path) -> None:
     rest = rf"images/s \(windows \S+ to \S+\), 1 rank, loss \S+; log {log}"
     assert re.fullmatch(f"{re.escape(rate)} {rest}", last)
     assert "e+" not in done.stderr
-
-
-@ranks
-def test_on_a_terminal_there_is_a_bar_whose_end_is_known() -> None:
-    ours, theirs = pty.openpty()
-    extra = {**NO_FAULT, "TERM": "xterm", "COLUMNS": "200"}
-    process = subprocess.Popen(
-        BENCH, cwd=ROOT, env=environment(extra), stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    said = b""
-    while True:
-        try:
-            said += os.read(ours, 1024)
-        except OSError:  # the process has left its terminal
-            break
-    os.close(ours)
-    assert process.wait(30) == 0
-    assert b"warm-up" in said
-    assert b"0/2 windows" in said
-    assert b"2/2 windows" in said
-    assert b"None" not in said
-    assert b"images/s (windows" in said
 
 
 @ranks

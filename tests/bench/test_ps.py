@@ -35,7 +35,6 @@ def test_keys_are_spread_by_their_size(sizes: list[int], servers: int, holders: 
     [
         ({"backend": "ddp", "mode": "async"}, "mode has no effect with backend=ddp"),
         ({"mode": "async", "clip_norm": 1.0}, "clip_norm=1.0 has no place with mode=async"),
-        ({"compression": "fp16"}, "its keys travel as float32"),
     ],
 )
 def test_what_a_server_cannot_do_is_refused(fields: dict[str, Any], said: str) -> None:

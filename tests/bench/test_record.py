@@ -5,10 +5,8 @@ problem.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
-import re
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -219,40 +217,19 @@ def complete(path: Path) -> Path:
     return path
 
 
-def test_end_and_exit_close_with_a_digest_of_every_byte_before_it(tmp_path: Path) -> None:
-    text = complete(tmp_path / "run.jsonl").read_bytes()
-    marks = [match.start() for match in re.finditer(b', "sha256": "', text)]
-    assert len(marks) == 2
-    for mark in marks:
-        digest = hashlib.sha256(text[:mark]).hexdigest().encode()
-        assert text[mark:].startswith(b', "sha256": "' + digest + b'"}\n')
-
-
 def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
     """Every third byte, as a digit or a letter it was not: no such log is ok."""
     text = complete(tmp_path / "run.jsonl").read_bytes()
     assert parse_run(Path("x"), text).problem is None
+    problems = set()
     for at in range(0, len(text) - 1, 3):
         other = b"1" if text[at : at + 1] != b"1" else b"2"
         run = parse_run(Path("x"), text[:at] + other + text[at + 1 :])
         assert run.state != "ok", at
         assert run.problem, at
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ('"pid": 7', '"pid": 8', "the digest in its end does not fit"),
-        ('"wall_s": 4', '"wall_s": 5', "the digest in its exit does not fit"),
-        (', "sha256": "', ', "sha255": "', "the digest in its end does not fit"),
-        ('"steps": 3', '"steps": 3, "steps": 3', "the digest in its end does not fit"),
-    ],
-)
-def test_a_log_that_was_changed_says_so(tmp_path: Path, old: str, new: str, reason: str) -> None:
-    text = complete(tmp_path / "run.jsonl").read_text()
-    run = parse_run(Path("x"), text.replace(old, new, 1).encode())
-    assert run.state == "failed"
-    assert run.problem == f"the log was changed after it was written: {reason}"
+        problems.add(run.problem)
+    changed = "the log was changed after it was written: the digest in its"
+    assert {f"{changed} {event} does not fit" for event in ("end", "exit")} <= problems
 
 
 def test_a_log_that_failed_keeps_its_cause_when_it_was_changed(tmp_path: Path) -> None:
@@ -434,7 +411,6 @@ def test_what_is_in_the_way_of_a_log_is_said(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "x")
     for path, words in {
         Path(): "is a folder, not the name of a file; choose another name",
-        tmp_path: "is a folder",
         tmp_path / "file": "exists and is never overwritten",
         tmp_path / "file" / "below": "a file is where its folder should be",
         tmp_path / "link": "is a link to ",

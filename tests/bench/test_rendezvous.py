@@ -18,6 +18,7 @@ import pytest
 import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError, make_config
+from bench.launch import rendezvous
 from bench.launch.agreement import shared_fields
 from bench.launch.rendezvous import _compare, open_store
 from bench.launch.world import Launch
@@ -48,15 +49,24 @@ def gloo(**fields: Any) -> RunConfig:
 
 
 def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path) -> None:
-    config = gloo(backend="horovod", rendezvous_timeout_s=40, rendezvous_dir=tmp_path)
+    config = gloo(backend="horovod", stall_timeout_s=700, log_path=tmp_path / "run.jsonl")
     stores: dict[int, Any] = {}  # the stubs know no timeout
 
     def rank(number: int) -> None:
-        stores[number] = open_store(config, Launch("srun", number, 2, number, 2, "7.0"))
+        stores[number] = open_store(config, Launch("srun", number, 2, 0, 1, "7.0"))
 
     two_ranks(rank)
-    assert [stores[number].timeout for number in (0, 1)] == [timedelta(seconds=40)] * 2
+    assert [stores[number].timeout for number in (0, 1)] == [timedelta(seconds=70)] * 2
     assert list(tmp_path.iterdir()) == [], "the file is gone once all have met"
+
+
+def test_a_file_of_an_earlier_launch_is_not_followed(tmp_path: Path) -> None:
+    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    store.set("nonce", "now")
+    for nonce in ("now", "before"):
+        place = {"address": "127.0.0.1", "port": store.port, "nonce": nonce}
+        (tmp_path / "x.json").write_text(json.dumps(place))
+        assert (rendezvous._try(tmp_path / "x.json") is None) == (nonce == "before")
 
 
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
@@ -66,9 +76,9 @@ LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE
 def test_a_rank_stopped_while_it_waits_leaves_no_file_behind(tmp_path: Path) -> None:
     """Rank 0 of two, the other of which never starts."""
     start = [sys.executable, "-m", "bench", *TINY, "--image-size", "8", "--world-size", "2"]
-    start += ["--rendezvous-dir", str(tmp_path)]
+    place = {**LAUNCHED, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(
-        start, cwd=ROOT, env=environment(LAUNCHED), stderr=subprocess.PIPE, text=True
+        start, cwd=ROOT, env=environment(place), stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("rendezvous.*.json")):
@@ -77,7 +87,7 @@ def test_a_rank_stopped_while_it_waits_leaves_no_file_behind(tmp_path: Path) -> 
     process.terminate()
     assert "interrupted by SIGTERM" in process.communicate(timeout=60)[1]
     assert process.returncode == 128 + signal.SIGTERM
-    assert list(tmp_path.iterdir()) == []
+    assert not list(tmp_path.glob("rendezvous.*"))
 
 
 def test_a_store_that_torchrun_does_not_serve_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,18 +100,19 @@ def test_a_store_that_torchrun_does_not_serve_is_one_line(monkeypatch: pytest.Mo
         wrong = (
             f"MASTER_PORT={port}: torchrun's store did not answer there within 0.5 s; .*, or unset"
         )
+        monkeypatch.setattr(rendezvous, "MEETING_S", 0.5)
         with pytest.raises(UsageError, match=wrong):
-            open_store(gloo(rendezvous_timeout_s=0.5), Launch("torchrun", 0, 2, 0, 2, "k"))
+            open_store(gloo(stall_timeout_s=1), Launch("torchrun", 0, 2, 0, 2, "k"))
 
 
-def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
+def met(folder: Path, source: str, key: str) -> list[str]:
     """Return what two ranks with different seeds are told, by rank."""
     told = ["", ""]
 
     def rank(number: int) -> None:
-        config = gloo(seed=number, rendezvous_timeout_s=timeout_s, rendezvous_dir=folder)
+        config = gloo(seed=number, stall_timeout_s=1, log_path=folder / "run.jsonl")
         try:
-            open_store(config, Launch(source, number, 2, number, 2, key))
+            open_store(config, Launch(source, number, 2, 0, 1, key))
         except UsageError as error:
             told[number] = str(error)
 
@@ -112,7 +123,7 @@ def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
 
 def test_ranks_with_other_options_are_told_what_differs(tmp_path: Path) -> None:
     line = "ranks differ in seed: 0 on rank 0, 1 on rank 1; start every rank with the same options"
-    assert met(tmp_path, "srun", "7.0", 20) == [line, line]
+    assert met(tmp_path, "srun", "7.0") == [line, line]
 
 
 def test_rank_0_stays_until_the_others_have_heard_how_they_differ() -> None:
@@ -136,10 +147,11 @@ def test_rank_0_stays_until_the_others_have_heard_how_they_differ() -> None:
 
 
 def test_where_the_launcher_names_no_launch_they_do_not_meet_and_are_told_to_look(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two launches of Hydra look alike, so the run's options are part of the meeting's name."""
-    first, second = met(tmp_path, "hydra", "unnamed", 1)
+    monkeypatch.setattr(rendezvous, "MEETING_S", 1.0)
+    first, second = met(tmp_path, "hydra", "unnamed")
     assert "1 of 2 ranks appeared within 1 s; did all of them start, with the same options" in first
     assert "rank 1 waited 1 s for rank 0" in second
     assert "with the same options" in second

@@ -138,12 +138,6 @@ def test_input_errors_are_one_line_and_load_no_torch(tmp_path: Path) -> None:
     assert run([sys.executable, "-m", "bench", "--help"]).returncode == 0
 
 
-def test_half_set_launch_variables() -> None:
-    done = bench(1, *SHORT, extra={"RANK": "0"})
-    assert done.returncode == 2
-    assert "WORLD_SIZE is not" in done.stderr
-
-
 def test_errors_found_with_torch_are_one_line_and_recorded(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     done = bench(1, *SHORT, "--model", "resnet51", "--log-path", str(log))
@@ -163,12 +157,6 @@ def test_horovod_missing(tmp_path: Path) -> None:
     (line,) = error_lines(done)
     assert "no such build" in line
     assert "make setup" in line
-
-
-def test_horovod_tuned_behind_our_back() -> None:
-    done = bench(2, *SHORT, *pair("horovod", "mpi"), extra={"HOROVOD_FUSION_THRESHOLD": "1"})
-    assert done.returncode == 2
-    assert "HOROVOD_FUSION_THRESHOLD='1'" in error_lines(done)[0]
 
 
 def test_a_loss_that_is_not_finite_is_not_ok(tmp_path: Path) -> None:

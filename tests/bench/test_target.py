@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy, log_softmax
 
 from bench import data
 from bench.backends.protocol import Backend
@@ -20,7 +19,6 @@ from bench.launch.world import Launch
 from bench.record import Run, proof, read_run
 from bench.record.events import Damaged, parse
 from bench.train.device import Cpu
-from bench.train.loss import mean_loss
 from bench.train.target import Course, count_correct, training_seed
 from tests.bench.ranks import bench
 
@@ -104,16 +102,6 @@ def test_the_rate_falls_to_the_last_step() -> None:
     assert found == pytest.approx([0.05, 0.1, 0.1, 0.075, 0.05, 0.025])
     assert config(base_lr=0.8).learning_rate(5, 6) == pytest.approx(0.1)
     assert falling.learning_rate(0) == falling.learning_rate(0, falling.steps)
-
-
-def test_smoothed_labels_spread_their_share_over_all_classes() -> None:
-    torch.manual_seed(0)
-    scores, labels = torch.randn(6, 10), torch.arange(6)
-    logs = log_softmax(scores, 1)
-    by_hand = -(0.9 * logs[range(6), labels] + 0.1 * logs.mean(1)).mean()
-    smoothed = mean_loss(config(label_smoothing=0.1), scores, labels)
-    assert smoothed.item() == pytest.approx(by_hand.item(), rel=1e-6)
-    assert torch.equal(mean_loss(config(), scores, labels), cross_entropy(scores, labels))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from bench.config import RunConfig
 from bench.launch.world import discover
 from bench.lifecycle.pulse import Pulse
-from bench.progress import Screen
 from bench.record import RunLog
 from bench.run import run
 from bench.train import device
@@ -82,5 +81,5 @@ def test_the_device_is_synced_twice_a_window_whatever_its_steps(
     monkeypatch.setattr(device.Cpu, "stopwatch", lambda self: watch)
     tiny = {"model": "tests.bench.tiny:plain", "dataset": "digits", "batch_per_rank": 2}
     config = RunConfig(**tiny, warmup_steps=10, windows=2, steps_per_window=steps_per_window)
-    assert run(config, discover({}), RunLog(None), Pulse(Screen()))
+    assert run(config, discover({}), RunLog(None), Pulse(shown=False))
     assert watch.syncs == 2 * (2 + config.windows), "at the edges of warm-up's parts and windows"

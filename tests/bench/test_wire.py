@@ -44,7 +44,6 @@ def test_a_dense_tensor_travels_without_a_copy(tensor: torch.Tensor) -> None:
     ("fields", "own", "travels_as"),
     [
         ({"precision": "bf16"}, torch.bfloat16, torch.float32),
-        ({"compression": "fp16"}, torch.float32, torch.float16),
         ({}, torch.float64, torch.float64),
     ],
 )

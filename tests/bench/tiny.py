@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 from torch import nn
@@ -70,44 +69,8 @@ def grows_later(classes: int) -> nn.Module:
     return _GrowsLater(classes)
 
 
-class _OtherStrides(torch.autograd.Function):
-    """Hands on what it is given; its gradient is the same in memory, and has other strides in
-    dimensions of one element.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weights: torch.Tensor) -> torch.Tensor:
-        return weights.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        whole = gradients[0].contiguous()
-        return whole.as_strided(whole.shape, (8, 1, 8, 8))
-
-
-class _PointWise(nn.Conv2d):
-    """A 1 x 1 convolution of 8 channels, as some libraries leave its gradient."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        weights: torch.Tensor = _OtherStrides.apply(self.weight)  # type: ignore[no-untyped-call]
-        scores: torch.Tensor = self._conv_forward(images, weights, None)
-        return scores
-
-
-def strided(classes: int) -> nn.Module:
-    """Build `normalised` with a 1 x 1 convolution whose gradient makes DDP warn."""
-    model = normalised(classes)
-    assert isinstance(model, nn.Sequential)
-    model[3] = _PointWise(8, 8, 1, bias=False)
-    return model
-
-
 def idle(classes: int) -> nn.Module:
     return nn.Flatten()
-
-
-def breaks(classes: int) -> nn.Module:
-    raise LookupError(f"planted in the factory\nfor {classes} classes")
 
 
 class _Sometimes(nn.Module):
@@ -128,19 +91,6 @@ class _Sometimes(nn.Module):
 
 def sometimes(classes: int) -> nn.Module:
     return _Sometimes(classes)
-
-
-def dropping(classes: int) -> nn.Module:
-    """Add dropout to `normalised`: its state is parameters, buffers and torch's random numbers."""
-    return nn.Sequential(normalised(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, classes))
-
-
-def with_a_buffer_of_its_own(classes: int) -> nn.Module:
-    """Build a model with one more buffer on rank 1 than on rank 0, but as many parameters."""
-    model = plain(classes)
-    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
-        model.register_buffer("mean", torch.zeros(3))
-    return model
 
 
 def with_a_frozen_layer(classes: int) -> nn.Module:

@@ -30,9 +30,9 @@ _WELCOME = f"""\
 A Slurm of {len(config.NODES)} nodes is up; leave this shell to stop it. For example:
   sinfo
   srun -N2 -n2 --mpi=pmix python -m bench doctor --backend ddp --transport gloo --world-size 2 \\
-      --rendezvous-dir {config.SHARED}
+      --log-path {config.SHARED}/doctor.jsonl
   srun -N2 -n3 --mpi=none python -m bench --backend horovod --transport gloo --world-size 3 \\
-      --model resnet18 --dataset digits --batch-per-rank 8 --rendezvous-dir {config.SHARED}
+      --model resnet18 --dataset digits --batch-per-rank 8 --log-path {config.SHARED}/hvd.jsonl
 {config.SHARED} is seen by all nodes and ends with the cluster, as do logs in {config.LOGS}.\
 """
 

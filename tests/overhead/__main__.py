@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.config import Parser, RunConfig, UsageError, make_config, parse_argv
 from bench.launch import launcher
-from bench.launch.memory import keep_freed
+from bench.launch.machine import keep_freed
 from bench.launch.resources import environment
 from bench.launch.world import discover
 from bench.record import RunLog

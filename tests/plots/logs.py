@@ -15,7 +15,7 @@ import numpy as np
 from bench.backends.catalogue import parts
 from bench.config import RunConfig
 from bench.record import CHECKS, SCHEMA, RunLog, append_event
-from bench.record.sealed import seal
+from bench.record.writer import seal
 
 _PIDS = itertools.count(100)  # every run has processes of its own
 

@@ -24,18 +24,15 @@ from tests.plots import logs
 TIMELINES = Path("bench/instrument/timelines").resolve()
 PAIR = ("ddp/mpi", "horovod/mpi")
 # what a field needs beside it, where the usual study would not take it
-CUDA: dict[str, Any] = {"cells": ("single", "ddp/nccl", "horovod/nccl"), "run": {"device": "cuda"}}
 TRAINED = {"run": {"dataset": "digits", "epochs": 2}}
 NEEDS: dict[str, dict[str, Any]] = {
     "data_dir": {"run": {"dataset": "imagefolder"}},
     "sharding": {"run": {"dataset": "digits"}},
-    "sync_batchnorm": CUDA,
     "device": {"cells": ("single",)},  # no transport carries both CPU and CUDA tensors
     "epochs": {"run": {"dataset": "digits"}},
     "target": TRAINED,
     "trainings": TRAINED,
     "mode": {"cells": ("single", "ps/mpi")},
-    "cycle_ms": {"cells": ("horovod/mpi",), "run": {"settings": "tuned"}},
 }
 VALUES: dict[str, tuple[Any, Any]] = {
     "model": ("resnet18", "resnet50"),

@@ -58,14 +58,14 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
 
 
 def test_an_arm_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, compression="none")
-    arms = '[arms.plain]\n[arms.fp16]\ncompression = "fp16"\nprecision = "float32"\n'
+    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, overlap="on")
+    arms = '[arms.plain]\n[arms.late]\noverlap = "off"\nprecision = "float32"\n'
     logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', "") + arms)
     a = analyse(load(tmp_path))
     assert [
         (g.curve, g.point.cell, g.point.world_size, g.point.arm, g.missing) for g in a.gaps
     ] == [
-        (curve, "ddp/mpi", world_size, "fp16", (0, 1))
+        (curve, "ddp/mpi", world_size, "late", (0, 1))
         for curve, world_size in (("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2))
     ]
 

@@ -177,15 +177,15 @@ def test_what_differs_between_runs_that_no_study_planned_names_their_arms(tmp_pa
     """No field that all runs share names an arm, and none of the exchange for single."""
     for model in ("resnet18", "resnet50"):
         logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
-    for compression in ("none", "fp16"):
-        run = logs.config("ddp/mpi", 2, model="resnet50", compression=compression)
-        logs.write(tmp_path / f"d-{compression}.jsonl", run, 0.1)
+    for overlap in ("on", "off"):
+        run = logs.config("ddp/mpi", 2, model="resnet50", overlap=overlap)
+        logs.write(tmp_path / f"d-{overlap}.jsonl", run, 0.1)
     runs = load(tmp_path).runs
     assert dict(zip(runs["log"], runs["arm"], strict=True)) == {
         "s-resnet18.jsonl": "model=resnet18",
         "s-resnet50.jsonl": "model=resnet50",
-        "d-none.jsonl": "model=resnet50, compression=none",
-        "d-fp16.jsonl": "model=resnet50, compression=fp16",
+        "d-on.jsonl": "model=resnet50, overlap=on",
+        "d-off.jsonl": "model=resnet50, overlap=off",
     }
 
 
@@ -226,11 +226,11 @@ def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
         fields: dict[str, Any] = {name: value}
         other = comparability.facts(logs.config("ddp/mpi", 2, **fields), logs.host(2), {})
         assert [d.split(":")[0] for d in comparability.differences([base], [other])] == [name]
-    tuned: dict[str, Any] = {"settings": "tuned", "cycle_ms": 5.0, "position": 4}
-    same = comparability.facts(logs.config("horovod/mpi", 2, **tuned), logs.host(2), {})
+    tuned: dict[str, Any] = {"settings": "tuned", "bucket_mib": 5.0, "position": 4}
+    same = comparability.facts(logs.config("ddp/mpi", 2, **tuned), logs.host(2), {})
     assert comparability.differences([base], [same]) == [
         "settings: shipped, tuned",
-        "tuned.cycle_ms: 5.0, None",
+        "tuned.bucket_mib: 5.0, None",
     ]
 
 

@@ -108,7 +108,7 @@ def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
     tried = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
     assert tried.read_text().splitlines()[-2] == (
         "doctor --backend ddp --transport gloo --world-size 4 --threads 1 --dataset digits "
-        f"--rendezvous-dir {job.folder}/jobs"
+        f"--log-path {tried.with_suffix('.log')}"
     )
 
 

@@ -26,8 +26,8 @@ SIZES = tuple(2**power for power in range(10, 29, 2))  # 1 KiB to 256 MiB
 COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of a framework
 _PROG = "python -m bench collectives"
 _OF_RUN = [
-    *("transport", "world_size", "device", "threads", "cycle_ms"),
-    *("log_path", "rendezvous_dir", "stall_timeout_s"),
+    *("transport", "world_size", "device", "threads"),
+    *("log_path", "stall_timeout_s"),
 ]
 _BACKENDS = (*engines(), PLAIN)
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -113,8 +113,6 @@ def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
         if fields.setdefault("transport", "mpi") != "mpi":
             raise UsageError(f"backend={PLAIN} is MPI alone; leave --transport out")
         backend = REFERENCE
-    if "cycle_ms" in fields:
-        fields["settings"] = "tuned"
     # it is bench's own rules that know which transport goes with what
     return options, make_config({"backend": backend, "batch_per_rank": 1, **fields})
 

@@ -144,8 +144,7 @@ def _host(config: RunConfig, launch: Launch) -> Iterator[Finding]:
     yield from checks.interfaces(os.environ, local, several_hosts=several)
     yield checks.own_name(socket.gethostname())
     try:
-        place = meeting_folder(launch, config.rendezvous_dir, config.log_path)
-        yield checks.folder(place, "ranks meet in", "--rendezvous-dir")
+        yield checks.folder(meeting_folder(launch, config.log_path), "ranks meet in", "--log-path")
     except UsageError as error:
         yield Finding("folder", "failure", error.text, error.cure)
     if config.log_path is not None:

@@ -107,7 +107,7 @@ def _facts(rig: Rig, parity: Parity) -> dict[str, Any]:
 
 _TOLD = (
     *("world_size", "settings", "model", "precision", "memory_format", "accumulate"),
-    *("compression", "batch_per_rank", "global_batch", "image_size", "threads", "device"),
+    *("batch_per_rank", "global_batch", "image_size", "threads", "device"),
 )
 
 

@@ -75,7 +75,11 @@ BAD = [
         "run.windows=0: Input should be greater than or equal to 1 (at ddp-mp",
     ),
     ("windows", 'device = "cuda"', "with run.device=cuda use transport nccl (at ddp-mpi-w1-b8)"),
-    ("windows", "cycle_ms = 1.0", "run.cycle_ms has no effect with backend=ddp settings=shipped"),
+    (
+        "windows",
+        "bucket_mib = 1.0",
+        "run.bucket_mib has no effect with backend=ddp settings=shipped",
+    ),
 ]
 
 

@@ -159,7 +159,7 @@ def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:
 
 def test_single_is_measured_once_for_all_arms_of_the_exchange(tmp_path: Path) -> None:
     """A report knows one baseline, and counts no run that is there twice."""
-    for field in ('settings = "matched"', 'compression = "fp16"'):
+    for field in ('settings = "matched"', 'overlap = "off"'):
         text = f"{SMALL}[arms.plain]\n[arms.other]\n{field}\n"
         planned = points(read_study(write(tmp_path, text)))
         of_cells = [(p.cell, p.arm) for p in planned if p.world_size == 1]
