@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 from bench.backends.catalogue import interface_variables
 from bench.config.datasets import ON_DISK, PUBLISHED
 from bench.launch.world import Launch
-from bench.tools.setup.origin import transports
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
@@ -93,8 +92,9 @@ def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) ->
         text = f"was built without {' and '.join(absent)}"
         yield Finding("Horovod", "failure", text, f"{_SETUP} to rebuild it")
     elif built:
-        origin = facts.get("horovod_origin", "origin unknown")
-        yield Finding("Horovod", "ok", f"for torch {against}, {transports(built)}: {origin}")
+        transports = ", ".join(name for name in built if built[name])
+        source = facts["horovod_origin"]
+        yield Finding("Horovod", "ok", f"for torch {against}, with {transports}, from {source}")
 
 
 def nccl(facts: Mapping[str, Any]) -> Iterator[Finding]:

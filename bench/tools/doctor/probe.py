@@ -7,12 +7,12 @@ import json
 import re
 import sys
 import warnings
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import CATALOGUE
 from bench.config import UsageError
-from bench.tools.setup.origin import origin
 
 _DIGITS = 12  # of a SHA-256: enough to tell files apart
 
@@ -54,7 +54,8 @@ def horovod() -> dict[str, Any]:
     import horovod.torch as hvd
 
     built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("mpi", "gloo", "nccl")}
-    source = origin(built)
+    wheel = json.loads(metadata.distribution("horovod").read_text("direct_url.json") or "{}")
+    source = wheel.get("url", "an index")
     return {"horovod": horovod.__version__, "horovod_built": built, "horovod_origin": source}
 
 
