@@ -273,7 +273,7 @@ def install_horovod(runner: Runner) -> None:
     output = runner.run(
         "two ranks", *limit, *mpirun, "python", SETUP / "verify.py", cure=MPI_CURE, **env
     )
-    print(*re.findall("^Horovod .*", output, re.M))
+    print(" ", *re.findall("^Horovod .*", output, re.M))
 
 
 def into_active(env: Mapping[str, str], prefix: Path) -> None:
