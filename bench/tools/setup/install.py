@@ -235,12 +235,8 @@ def key(runner: Runner) -> str:
     chosen = {name: env[name] for name in env if env[name] and BUILD_SETTING.match(name)}
     recipe = chosen | build_environment(env)
     recipe |= {"CXX": COMPILER.read_text(), "HOROVOD_CMAKE": CMAKE_CPU.read_text()}
-    parts = [
-        EXACT["horovod"],
-        answers,
-        mpi_home,
-        *(f"{name}={recipe[name]}" for name in sorted(recipe)),
-    ]
+    texts = [f"{name}={recipe[name]}" for name in sorted(recipe)]
+    parts = [EXACT["horovod"], answers, mpi_home, *texts]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
@@ -254,10 +250,9 @@ def wheel_of(runner: Runner) -> Path:
             wheels = Path(unfinished, "wheels")
             source = ("--no-binary=horovod", f"horovod=={EXACT['horovod']}")
             env = build_environment(runner.env) | {"MAKEFLAGS": f"-j{compilers()}"}
-            options = ("-v", "--no-deps", "--no-cache-dir", "--no-build-isolation", *source)
-            runner.run(
-                "horovod from source, once", *PIP, "wheel", f"--wheel-dir={wheels}", *options, **env
-            )
+            options = ("-v", "--no-deps", "--no-cache-dir", "--no-build-isolation")
+            command = (*PIP, "wheel", f"--wheel-dir={wheels}", *options, *source)
+            runner.run("horovod from source, once", *command, **env)
             with suppress(OSError):  # another set-up was faster: its wheel is as good
                 wheels.rename(folder)
     return next(folder.glob("*.whl"))
@@ -267,12 +262,10 @@ def install_horovod(runner: Runner) -> None:
     """Install Horovod's wheel for this very machine, and try it in two ranks."""
     wheel = wheel_of(runner)
     runner.run("horovod", *PIP, "install", "--force-reinstall", "--no-deps", wheel)
-    limit = ("timeout", "--foreground", "180")
-    mpirun = ("mpirun", "-n", "2", "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE")
+    limit = ("timeout", "--foreground", "180", "mpirun", "-n", "2")
+    ranks = (*limit, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "python")
     env = AS_ROOT | {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    output = runner.run(
-        "two ranks", *limit, *mpirun, "python", SETUP / "verify.py", cure=MPI_CURE, **env
-    )
+    output = runner.run("two ranks", *ranks, SETUP / "verify.py", cure=MPI_CURE, **env)
     print(" ", *re.findall("^Horovod .*", output, re.M))
 
 
