@@ -32,6 +32,8 @@ DOCTOR = ["-m", "bench", "doctor", "--model", "tests.bench.tiny:normalised", "--
 )
 def test_the_library_against_the_launcher(source: str, mpi: str, level: str) -> None:
     assert checks.mpi_started(source, mpi, {}).level == level
+    assert checks.kind("HYDRA build details:\n Version: 4.0.2") == "hydra"
+    assert checks.kind("mpirun (Open MPI) 4.1.4") == "mpirun"
     pmix = {"PMIX_NAMESPACE": "slurm.pmix.42.0"}
     assert source != "srun" or checks.mpi_started(source, mpi, pmix).level == "ok"
 

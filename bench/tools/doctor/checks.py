@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,11 @@ def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding("Horovod", "ok", text)
 
 
+def kind(version: str) -> str:
+    """Name an mpirun, by what it says of its version, as a launch of it is named."""
+    return "hydra" if re.search("HYDRA|Intel", version) else "mpirun"
+
+
 def mpi_started(source: str, mpi: str, env: Mapping[str, str]) -> Finding:
     """Check that this launcher starts this MPI: if not, each rank is a world of its own."""
     if source == "srun" and mpi.startswith("Open MPI") and "PMIX_NAMESPACE" not in env:
@@ -73,17 +79,15 @@ def interfaces(
     """Check that the interfaces which variables name exist, and lead to the other ranks."""
     names = (*interface_variables(), "NCCL_SOCKET_IFNAME")
     named = {name: env[name] for name in names if env.get(name)}
-    wrong = False
-    for name, value in named.items():
-        text, others = "", existing
-        if not _exists(name, value, existing):
-            text = f"{name}={value!r} names no interface of this host"
-        elif several_hosts and value.lstrip("=") == "lo":
-            others = [other for other in existing if other != "lo"]
-            text = f"{name}='lo' does not leave this host, and ranks are on several"
-        if text:
-            wrong, cure = True, f"unset it, or name one of {', '.join(others)}"
-            yield Finding("interface", "failure", text, cure)
+    others = [name for name in existing if name != "lo"] if several_hosts else existing
+    wrong = {
+        f"{name}={value}": f"unset it, or name one of {', '.join(others)}"
+        for name, value in named.items()
+        if not _exists(name, value, others)
+    }
+    for text, cure in wrong.items():
+        reason = "names no interface here that leads to the other ranks"
+        yield Finding("interface", "failure", f"{text} {reason}", cure)
     if not wrong:
         names_set = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
         yield Finding("interface", "ok", f"{names_set}; here are {', '.join(existing)}")

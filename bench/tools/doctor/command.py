@@ -71,8 +71,9 @@ def _machine(argv: Sequence[str], config: RunConfig, launch: Launch) -> Iterator
         yield Finding("mpirun", "failure", "is not on PATH", cure)
         return
     done = subprocess.run([mpirun, "--version"], capture_output=True, text=True)
-    source = "hydra" if re.search("HYDRA|Intel", done.stdout) else "mpirun"
-    yield checks.mpi_started(source, facts.get("mpi", "an MPI that does not load"), os.environ)
+    yield checks.mpi_started(
+        checks.kind(done.stdout), facts.get("mpi", "an MPI that does not load"), os.environ
+    )
     wires = ("mpi", "gloo", "nccl") if facts["gpus"] else ("mpi", "gloo")
     cells = [(name, w) for w in wires for name in engines() if w in CATALOGUE[name].transports]
     if config.backend in frameworks():
