@@ -175,7 +175,7 @@ def set_up(venv: Path, env: Mapping[str, str], check_only: bool = False) -> None
     (venv / "setup.json").write_text(json.dumps(chosen))  # not up to date until the end
     spare = "" if "TORCH_INDEX_URL" in chosen else " (PyPI's torch, for CUDA: 5 GB)"
     print(f"  setting up {venv}; log: {runner.log}")
-    print(f"  about 1 min and 0.4 GB of downloads{spare}, the first time also about", end=" ")
+    print(f"  1 to 3 min and 0.4 GB of downloads{spare}, the first time also about", end=" ")
     print(f"{(40 + 250 / compilers()) / 60:.0f} min to build Horovod", flush=True)
     if not (venv / "bin").exists():
         runner.run("environment", sys.executable, "-m", "venv", venv)
