@@ -29,7 +29,7 @@ from bench.streams import say
 
 _TOOLS = {
     "doctor": "bench.tools.doctor.command",
-    "collectives": "bench.tools.collectives.command",
+    "collectives": "bench.tools.collectives",
     "timeline": "bench.tools.timeline",
 }
 RunBody = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked

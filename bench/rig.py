@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
-from bench.data import Batch, Images
+from bench.data import Images
 from bench.instrument import Observer, Observers
 from bench.instrument.breakdown import Breakdown
 from bench.instrument.emulation import Emulation
@@ -61,7 +61,6 @@ class Workload:
 class Trial:
     """How a check of parity departs from a run; by default in nothing."""
 
-    batches_of: Callable[[Iterator[Batch]], Iterator[Batch]] = iter  # from the data set's
     parity_steps: Sequence[int] = (STEP,)
     parity_elements: int = SAMPLED  # of each tensor
     weights_apart: bool = False  # every rank draws other ones: a backend must send rank 0's
@@ -124,7 +123,7 @@ def assemble(
     files = write_start(config, launch, log, backend, place, workload.facts(config), turns)
     network = workload.network
     settings = torch_settings.require_alike(config, backend, network)
-    batches = trial.batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
+    batches = data.batches(config, launch.rank, workload.images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
     checked = (trial.parity_steps, trial.parity_elements)
     classes = None if config.emulate is not None else workload.images.classes

@@ -58,7 +58,7 @@ TORCH_FREE |= {"bench/backends/facts.py", "bench/backends/ps/__init__.py"}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
 OF_TOP = ("command", "factory", "missing", "progress", "streams")
 TORCH_FREE |= {f"bench/{name}.py" for name in OF_TOP}
-TORCH_FREE |= {"bench/instrument/timeline.py", "bench/tools/timeline.py"}
+TORCH_FREE |= {"bench/instrument/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = {
     "bench/launch/rendezvous.py",

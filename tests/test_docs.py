@@ -18,8 +18,7 @@ import slurm.__main__
 from bench.config import parse_argv
 from bench.options import new_parser
 from bench.shell import Group
-from bench.tools import timeline
-from bench.tools.collectives import command as collectives
+from bench.tools import collectives, timeline
 from bench.tools.doctor import trial
 
 ROOT = Path(__file__).parents[1]

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 BUILD = "from setuptools import build_meta; build_meta.build_wheel('.')"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
 def files(folder: Path) -> set[str]:
@@ -37,40 +39,25 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_every_file_of_the_rooms_is_in_it(installed: Path) -> None:
-    pages = {f"bench/{page}.md" for page in ("EXERCISE", "LEAVING_HOROVOD", "WHY_SLOW")}
-    pages |= {f"{room}/README.md" for room in ROOMS}
-    assert files(ROOT) - files(installed) <= pages
-    assert "Name: horovod-vs-ddp" in next(installed.glob("*.dist-info/METADATA")).read_text()
-
-
-def test_it_renders_a_shipped_study_describes_a_run_and_reports_on_logs(
+def test_it_is_whole_renders_a_shipped_study_describes_a_run_and_reports_on_logs(
     installed: Path, tmp_path: Path
 ) -> None:
-    script = run(installed, tmp_path, "slurm", "render", "local")
-    assert script.returncode == 0, script.stderr
-    assert "results/mine/local" in script.stdout
-    shown = run(installed, tmp_path, "bench", "--show-config", "--batch-per-rank", "4")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert 'backend = "single"' in shown.stdout
-    report = run(
-        installed,
-        tmp_path,
-        "plots",
-        "report",
-        str(ROOT / "results/batch-lr"),
-        "--out",
-        str(tmp_path),
-    )
-    assert report.returncode == 0, report.stderr
+    pages = {f"bench/{page}.md" for page in ("EXERCISE", "LEAVING_HOROVOD", "WHY_SLOW")}
+    assert files(ROOT) - files(installed) <= pages | {f"{room}/README.md" for room in ROOMS}
+
+    def printed(copy: Path, *words: str) -> str:
+        """Run a command of this copy in a folder of no project; it prints nothing wrong."""
+        command, env = [sys.executable, "-P", "-m", *words], {"PYTHONPATH": str(copy)}
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "results/mine/local" in printed(installed, "slurm", "render", "local")
+    shown = printed(installed, "bench", "--show-config", "--batch-per-rank", "4")
+    assert 'backend = "single"' in shown
+    printed(installed, "plots", "report", str(ROOT / "results/batch-lr"), "--out", str(tmp_path))
     assert (tmp_path / "report.md").exists()
+    for copy in (ROOT, installed):
+        assert {printed(copy, room, "--version") for room in ROOMS} == {f"{VERSION}\n"}

@@ -1,14 +1,16 @@
 """The collectives of each framework, through its own calls: the parts of a gradient exchange.
 
-Every call takes and returns float32 tensors, reduces by adding, and waits for its result; all ranks
-call in the same order. Memory for results is reused where the framework accepts the user's.
+A call takes a float32 tensor and room for the result, reduces by adding, and waits for its result,
+which is then in that room: the tensor itself for `all_reduce` and `broadcast`, [ranks * n] for
+`all_gather`, [n / ranks] for `reduce_scatter`. A framework that brings room of its own returns the
+result instead. All ranks call in the same order.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,124 +19,51 @@ import torch.distributed as dist
 from bench.backends import catalogue
 from bench.config import RunConfig
 
-
-class Collectives:
-    """What a framework offers; `lacks` has the reason for each collective that it does not."""
-
-    lacks: Mapping[str, str] = {}
-
-    def __init__(self, config: RunConfig) -> None:
-        self.ranks = config.world_size
-        self._results: dict[tuple[int, torch.device], torch.Tensor] = {}
-
-    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Sum all ranks' `tensor` [n]; the sum may overwrite `tensor`."""
-        raise NotImplementedError
-
-    def all_gather(self, part: torch.Tensor) -> torch.Tensor:
-        """Gather every rank's `part` [n] in rank order: [ranks * n]."""
-        raise NotImplementedError
-
-    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Copy rank 0's `tensor` to every rank; this overwrites `tensor`."""
-        raise NotImplementedError
-
-    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Compute this rank's part [n / ranks] of the sum of all ranks' `tensor` [n]."""
-        raise NotImplementedError
-
-    def _room(self, like: torch.Tensor, elements: int) -> torch.Tensor:
-        """Provide memory for a result of that many elements, reused while the size stays."""
-        key = elements, like.device
-        if key not in self._results:
-            self._results = {key: like.new_empty(elements)}
-        return self._results[key]
+Call = Callable[[torch.Tensor, torch.Tensor], torch.Tensor | None]
+Calls = dict[str, Call]
 
 
-class OfTorch(Collectives):
-    """torch.distributed on the process group that DDP uses."""
-
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
-        if config.transport == "mpi":
-            self.lacks = {
-                "reduce_scatter": "our process group over MPI has none: DDP asks for none"
-            }
-
-    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        dist.all_reduce(tensor)
-        return tensor
-
-    def all_gather(self, part: torch.Tensor) -> torch.Tensor:
-        out = self._room(part, part.numel() * self.ranks)
-        dist.all_gather(list(out.chunk(self.ranks)), part)
-        return out
-
-    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        dist.broadcast(tensor, 0)
-        return tensor
-
-    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
-        out = self._room(tensor, tensor.numel() // self.ranks)
-        dist.reduce_scatter_tensor(out, tensor)
-        return out
+def of_torch(config: RunConfig) -> Calls:
+    """Offer torch.distributed on DDP's process group, which over MPI has no reduce-scatter."""
+    calls: Calls = {
+        "all_reduce": lambda tensor, _: dist.all_reduce(tensor),
+        "all_gather": lambda part, room: dist.all_gather([*room.chunk(config.world_size)], part),
+        "broadcast": lambda tensor, _: dist.broadcast(tensor, 0),
+    }
+    if config.transport != "mpi":
+        calls["reduce_scatter"] = lambda tensor, room: dist.reduce_scatter_tensor(room, tensor)
+    return calls
 
 
-class OfHorovod(Collectives):
-    """Horovod's own; each has a fixed name, which Horovod's response cache needs."""
-
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
-        self._hvd: Any = importlib.import_module("horovod.torch")  # started by its backend
-
-    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        reduced: torch.Tensor = self._hvd.allreduce_(tensor, op=self._hvd.Sum, name="all_reduce")
-        return reduced
-
-    def all_gather(self, part: torch.Tensor) -> torch.Tensor:
-        gathered: torch.Tensor = self._hvd.allgather(part, name="all_gather")
-        return gathered
-
-    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        received: torch.Tensor = self._hvd.broadcast_(tensor, root_rank=0, name="broadcast")
-        return received
-
-    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
-        part: torch.Tensor = self._hvd.reducescatter(tensor, op=self._hvd.Sum, name="scatter")
-        return part
+def of_horovod(config: RunConfig) -> Calls:
+    """Offer Horovod's own; each has a fixed name, which Horovod's response cache needs."""
+    hvd: Any = importlib.import_module("horovod.torch")  # started by its backend
+    return {
+        "all_reduce": lambda tensor, _: hvd.allreduce_(tensor, op=hvd.Sum, name="all_reduce"),
+        "all_gather": lambda part, _: hvd.allgather(part, name="all_gather"),
+        "broadcast": lambda tensor, _: hvd.broadcast_(tensor, root_rank=0, name="broadcast"),
+        "reduce_scatter": lambda tensor, _: hvd.reducescatter(tensor, op=hvd.Sum, name="scatter"),
+    }
 
 
-class OfMpi(Collectives):
-    """MPI's own on its world, blocking, in the thread that calls."""
+def of_mpi(config: RunConfig) -> Calls:
+    """Offer MPI's own on its world, blocking, in the thread that calls."""
+    from mpi4py import MPI
 
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
-        from mpi4py import MPI
-
-        self._comm, self._in_place = MPI.COMM_WORLD, MPI.IN_PLACE
-
-    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
-        self._comm.Allreduce(self._in_place, tensor.numpy())
-        return tensor
-
-    def all_gather(self, part: torch.Tensor) -> torch.Tensor:
-        out = self._room(part, part.numel() * self.ranks)
-        self._comm.Allgather(part.numpy(), out.numpy())
-        return out
-
-    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
-        self._comm.Bcast(tensor.numpy(), root=0)
-        return tensor
-
-    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
-        out = self._room(tensor, tensor.numel() // self.ranks)
-        self._comm.Reduce_scatter_block(tensor.numpy(), out.numpy())
-        return out
+    world: Any = MPI.COMM_WORLD
+    return {
+        "all_reduce": lambda tensor, _: world.Allreduce(MPI.IN_PLACE, tensor.numpy()),
+        "all_gather": lambda part, room: world.Allgather(part.numpy(), room.numpy()),
+        "broadcast": lambda tensor, _: world.Bcast(tensor.numpy(), root=0),
+        "reduce_scatter": lambda tensor, room: world.Reduce_scatter_block(
+            tensor.numpy(), room.numpy()
+        ),
+    }
 
 
-def load(name: str, config: RunConfig) -> Collectives:
+def load(name: str, config: RunConfig) -> Calls:
     """Load collectives of the started backend `name`; PLAIN needs a started backend over MPI."""
     if name == catalogue.PLAIN:
-        return OfMpi(config)
-    collectives: Collectives = pkgutil.resolve_name(catalogue.CATALOGUE[name].collectives)(config)
-    return collectives
+        return of_mpi(config)
+    calls: Calls = pkgutil.resolve_name(catalogue.CATALOGUE[name].collectives)(config)
+    return calls

@@ -59,10 +59,11 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
     with listening(os.environ) as info:
         backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
-        framework = collectives.load(config.backend, config)
+        all_reduce = collectives.load(config.backend, config)["all_reduce"]
         for count in _FLOATS:  # for the first one a framework makes its gradients' communicator
             floats = torch.zeros(count, device=device.torch_device)
-            framework.all_reduce(floats)[0].item()  # waits for the device
+            all_reduce(floats, floats)
+            floats[0].item()  # waits for the device
         ctypes.CDLL(None).fflush(None)  # some NCCLs keep the last lines to themselves
         text = info.read_text(errors="replace") if info.is_file() else ""
     of_ranks = set().union(*backend.gather(transports(text.splitlines())))

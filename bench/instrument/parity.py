@@ -306,7 +306,6 @@ class Parity(Observer):
         generator = torch.Generator().manual_seed(config.seed)
         self._places = [_places(p.numel(), sampled, generator) for p in self._parameters]
         self.results: list[StepParity] = []
-        self.exchanged: list[Gradients] = []  # of each checked step, the elements compared
 
     @property
     def holds(self) -> bool | None:
@@ -384,7 +383,6 @@ class Parity(Observer):
             if not judged["differing"]:
                 break
         elements = sum(map(len, self._places))
-        self.exchanged.append(exchanged)
         self.results.append(StepParity(step=self._step, elements=elements, **judged))
 
     def _over_ranks(self, values: list[float]) -> list[float]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.config import RunConfig, UsageError, parse_argv
+from bench.instrument import Observer
 from bench.instrument.timeline import LEAST_STEPS, Gradient, Timeline
 from bench.launch import provenance
 from bench.launch.machine import require_fit
@@ -19,6 +20,11 @@ from bench.launch.world import discover
 from bench.options import Options, new_parser, option
 from bench.shell import reported
 from bench.streams import say
+
+if TYPE_CHECKING:  # torch is loaded after the threads are set
+    import torch
+
+    from bench.train.timing import Stopwatch
 
 _PROG = "python -m bench timeline"
 _FORWARD_SHARE = 1 / 3
@@ -104,14 +110,82 @@ def _common(config: RunConfig, classes: int) -> dict[str, Any]:
     }
 
 
+def _trained(network: torch.nn.Module) -> dict[str, dict[str, Any]]:
+    """Describe what is trained, by name, in the model's order."""
+    return {
+        name: {"name": name, "shape": tuple(parameter.shape), "bytes": parameter.nbytes}
+        for name, parameter in network.named_parameters()
+        if parameter.requires_grad
+    }
+
+
+class _Recorder(Observer):
+    """Marks on the device's own clock: events in the stream where the device is a GPU.
+
+    `steps` has the seconds of each point of each step: forward (its begin), loss, each
+    `gradient NAME` that is ready, backward (its end), ready (all are the mean) and done.
+    """
+
+    def __init__(self, network: torch.nn.Module, watch: Stopwatch) -> None:
+        self._watch, self._points = watch, list[str]()
+        self.steps: list[dict[str, float]] = []
+        network.register_forward_pre_hook(lambda *_: self._mark("forward"))
+        for name, parameter in network.named_parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(
+                    lambda _, name=name: self._mark(f"gradient {name}")
+                )
+
+    def _mark(self, point: str) -> None:
+        self._watch.mark()
+        self._points.append(point)
+
+    def forward_done(self) -> None:
+        self._mark("loss")
+
+    def backward_done(self) -> None:
+        self._mark("backward")
+
+    def gradients_ready(self) -> None:
+        self._mark("ready")
+
+    def step_end(self) -> None:
+        """End a step: wait for the device once, between two steps, where nothing is timed."""
+        self._mark("done")
+        self._watch.now()
+        self.steps.append(dict(zip(self._points, self._watch.times(), strict=True)))
+        self._points.clear()
+
+
 def _record(config: RunConfig, steps: int) -> Timeline:
-    """Train `steps` steps after warm-up, and take medians."""
-    from bench.tools.timeline_recorder import record  # loads torch
+    """Train `steps` steps after warm-up, and take medians. Raises UsageError as the run would."""
+    import torch
+
+    from bench import data, models
+    from bench.backends.protocol import Backend
+    from bench.train import device
+    from bench.train.input import Input
+    from bench.train.loop import Loop
 
     load = provenance.disturbance()["load_1min"]
-    recorded = record(config, steps, say)
+    timed = config.model_copy(update={"windows": 1, "steps_per_window": steps})
+    torch.set_num_threads(config.threads)
+    place = device.choose(config, discover(os.environ))
+    images = data.load_images(config)
+    network = models.build_model(config, images.classes).to(place.torch_device)
+    samples = Input(timed, data.batches(timed, 0, images), place.torch_device)
+    recorder = _Recorder(network, place.stopwatch())
+    loop = Loop(timed, Backend(), network, samples, recorder)
+    say(f"{config.model}: {config.warmup_steps} + {steps} steps")
+    for _ in range(timed.steps):
+        loop.step()
+
+    def seconds(begin: str, end: str) -> float:
+        return median(points[end] - points[begin] for points in recorder.steps[-steps:])
+
     gradients = [
-        Gradient(**facts, ready_seconds=median(seconds)) for facts, seconds in recorded.gradients
+        Gradient(**facts, ready_seconds=seconds("loss", f"gradient {name}"))
+        for name, facts in _trained(network).items()
     ]
     gradients.sort(key=lambda gradient: gradient.ready_seconds)
     facts = {
@@ -123,16 +197,16 @@ def _record(config: RunConfig, steps: int) -> Timeline:
         "date": datetime.now(UTC).isoformat(),
         "load_1min": [load, provenance.disturbance()["load_1min"]],
         "config": config.model_dump(mode="json"),
-        **recorded.device,
+        **place.describe(),
     }
     return Timeline(
-        source=f"recorded on {recorded.device.get('gpu', facts['cpu'])}",
+        source=f"recorded on {facts.get('gpu', facts['cpu'])}",
         steps=steps,
-        **_common(config, recorded.classes),
-        forward_seconds=median(recorded.forward),
+        **_common(config, images.classes),
+        forward_seconds=seconds("forward", "loss"),
         # medians of different steps: the last gradient's may be the larger by a hair
-        backward_seconds=max(median(recorded.backward), gradients[-1].ready_seconds),
-        optimizer_seconds=median(recorded.optimizer),
+        backward_seconds=max(seconds("loss", "backward"), gradients[-1].ready_seconds),
+        optimizer_seconds=seconds("ready", "done"),
         gradients=tuple(gradients),
         provenance=facts,
     )
@@ -140,14 +214,17 @@ def _record(config: RunConfig, steps: int) -> Timeline:
 
 def _derive(config: RunConfig, images_per_s: float, source: str) -> Timeline:
     """Derive a timeline: a step of the published length, divided as `_DERIVED` says."""
-    from bench.tools.timeline_recorder import parameters  # loads torch
+    from bench import data, models
 
-    gradients, classes = parameters(config)
-    seconds = config.samples_per_rank / images_per_s
+    classes = data.load_images(config).classes
+    gradients = [*_trained(models.build_model(config, classes)).values()]
+    images = config.samples_per_rank
+    seconds = images / images_per_s
     backward = seconds * (1 - _FORWARD_SHARE)
-    text = {"source": source, "images_per_s": images_per_s, "images": config.samples_per_rank}
     return Timeline(
-        source=_DERIVED.format(**text, seconds=seconds),
+        source=_DERIVED.format(
+            source=source, images_per_s=images_per_s, images=images, seconds=seconds
+        ),
         steps=0,
         **_common(config, classes),
         forward_seconds=seconds - backward,

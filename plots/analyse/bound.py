@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from bench.study import stats
-from bench.study.collectives import Measured, efficiencies, fit
+from bench.study.collectives import Measured
 from bench.study.definition import Point
 from bench.study.points import NotCompared, Table, by_point, describe
 from plots.analyse.scaling import distributed
+
+_LEAST = 3  # sizes of a line: one through two always fits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,7 @@ def bounds(
             seconds = [m.step_seconds for m in table.blocks[plain].values()]
             alone = stats.geometric_mean(seconds).value
             compute = alone if curve == "weak" else alone / point.world_size
-            visible, hidden = efficiencies(compute, exchange)
+            visible = compute / (compute + exchange)
             yield Bound(
                 point=point,
                 curve=curve,
@@ -63,12 +66,39 @@ def bounds(
                 exchange_seconds=exchange,
                 visible_efficiency=visible,
                 visible_speedup=visible * point.world_size,
-                hidden_efficiency=hidden,
+                hidden_efficiency=compute / max(compute, exchange),
             )
 
 
 def _seconds(log: Measured, size: float) -> float | None:
     """Estimate an all-reduce's seconds; None outside the measured sizes, or where none is known."""
-    timed = log.of("all_reduce")
-    lines = fit([t.bytes for t in timed], [t.median_s for t in timed])
-    return next((x.seconds(size) for x in lines if x.first_bytes <= size <= x.last_bytes), None)
+    lines = fit([(t.bytes, t.median_s) for t in log.of("all_reduce")])
+    for (first, last), (latency_s, s_per_byte) in lines:
+        if first <= size <= last:
+            return latency_s + s_per_byte * size
+    return None
+
+
+def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:
+    """Fit one line to small sizes and one to large, parted where both fit best; one line to few.
+
+    Takes (bytes, seconds) by rising bytes; returns each line's first and last bytes, its latency in
+    seconds and its seconds per byte, neither below zero. Hockney's model (1994), by least relative
+    squares: a microsecond counts as much as a second.
+    """
+    from scipy.optimize import nnls  # which takes half a second to import
+
+    cuts = range(_LEAST, len(times) - _LEAST + 1)
+    ways = [[times[:cut], times[cut:]] for cut in cuts] or [[times]]
+    candidates = []
+    for way in ways:
+        lines, lost = [], 0.0
+        for part in way:
+            size, seconds = np.array(part, float).T
+            columns = np.stack([1 / seconds, size / seconds], axis=1)
+            scale = columns.max(axis=0)  # many orders of magnitude apart
+            line, rest = nnls(columns / scale, np.ones(len(part)))
+            lines.append(((size[0], size[-1]), line / scale))
+            lost += rest**2
+        candidates.append((lost, lines))
+    return min(candidates, key=lambda candidate: candidate[0])[1]

@@ -106,9 +106,6 @@ def _prose(text: str) -> Iterator[str | list[str]]:
 def _context(a: Analysis) -> dict[str, Any]:
     """Gather what the prose speaks of."""
     runs, study = a.loaded.runs, a.loaded.study
-    facts = [
-        f for blocks in a.table.blocks.values() for mean in blocks.values() for f in mean.facts
-    ]
     used = {*runs.loc[runs["cell"] != "single", "settings"]}
 
     def span(column: str) -> str:

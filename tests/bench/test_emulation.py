@@ -13,8 +13,6 @@ from bench.data import batches, load_images
 from bench.instrument import emulation as module
 from bench.instrument.emulation import Emulation, mean_weight, size, weight
 from bench.instrument.timeline import Gradient, Timeline
-from bench.launch import cores
-from bench.launch.cores import Ticks, busy_share
 from bench.models import build_model
 from bench.record import read_run
 from bench.train.input import Input
@@ -150,26 +148,6 @@ def test_another_models_timeline_is_refused(tmp_path: Path) -> None:
     config = RunConfig(batch_per_rank=1, model=MODEL, emulate=timeline(tmp_path / "t.json"))
     with pytest.raises(UsageError, match="the timeline's parameters are not the model's"):
         Emulation(build_model(config, 11), config, 0)
-
-
-STAT = """cpu  9 9 9 9 9 9 9 9 9 9
-cpu0 10 0 20 60 5 1 1 3 99 99
-cpu1 100 0 0 0 0 0 0 0 0 0
-cpu10 1000 0 0 0 0 0 0 0 0 0
-"""
-
-
-def test_busy_cores_are_those_of_the_process() -> None:
-    one = cores.parse(STAT, {"cpu0"})
-    assert one == Ticks(worked=30, interrupted=2, stolen=3, idle=65)
-    assert one is not None
-    assert (one.busy, one.all) == (35, 100)
-    assert cores.parse(STAT, {"cpu0", "cpu1"}) == Ticks(130, 2, 3, 65)
-    assert cores.parse(STAT, {"cpu"}) == Ticks(27, 18, 9, 18)
-    assert cores.parse(STAT, {"cpu0", "cpu2"}) is None
-    assert busy_share(Ticks(30, 2, 3, 65), Ticks(50, 7, 8, 75)) == 0.75
-    assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
-    assert busy_share(None, Ticks(1, 0, 0, 1)) is None
 
 
 @pytest.mark.ranks

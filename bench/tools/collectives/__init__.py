@@ -1,1 +1,0 @@
-"""How long a collective of a framework takes, against its bytes: the exchange without training."""
