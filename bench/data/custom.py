@@ -12,10 +12,10 @@ from torch.utils.data import Dataset
 
 from bench import factory
 from bench.config import RunConfig, UsageError
-from bench.data.augment import sample_random
+from bench.data.augment import sample_seed
 from bench.data.dataset import Batch, epoch_of, image_dtype
-from bench.models import import_torchvision
 from bench.randomness import seeded
+from bench.vision import import_torchvision
 
 # at import, because a loading process must do it before it loads the user's transforms
 with suppress(UsageError):
@@ -96,8 +96,7 @@ class Own(Dataset[Batch]):
             raise self._error(f"{rule} ({why}); {cure}, or --num-workers 0") from None
 
     def _item(self, index: int, epoch: int) -> tuple[torch.Tensor, int]:
-        seed = int(sample_random(self._config.seed, epoch, index).integers(2**63))
-        with seeded(seed):
+        with seeded(sample_seed(self._config.seed, epoch, index)):
             item = self._dataset[index]
         sample, size = f"sample {index}", self._config.image_size
         if not isinstance(item, tuple | list) or len(item) != 2 or not torch.is_tensor(item[0]):

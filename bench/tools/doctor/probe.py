@@ -33,7 +33,7 @@ def torchvision() -> dict[str, Any]:
         facts["torchvision_alone"] = _first_line(error)
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]  # what the failed import left would be taken for the module
-    from bench.models import import_torchvision
+    from bench.vision import import_torchvision
 
     return {"torchvision": import_torchvision().__version__, **facts}
 
