@@ -25,7 +25,7 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """Build the model of `config`, its weights from the seed; an unknown name raises UsageError."""
     seed_all(config.seed)
     name = config.model
-    place = f"bench.models.{name}:{name}" if name in NETWORKS else name
+    place = f"bench.models.{name.removesuffix('_28')}:{name}" if name in NETWORKS else name
     if config.model_width != 1 and not _has_widths(place):
         setting, rule = f"model_width={config.model_width:g}", f"model={name!r} has one width"
         raise UsageError(f"{setting} is of {', '.join([*NETWORKS, _WIDE])}; {rule}, leave it out")
