@@ -21,7 +21,6 @@ from bench.config import RunConfig
 from bench.instrument.parity import (
     SAMPLED,
     Parity,
-    StepParity,
     judge,
     mean,
     not_proven,
@@ -250,15 +249,15 @@ def test_own_noise_is_bounded_by_what_rounding_explains(
 ) -> None:
     config = RunConfig(backend="ddp", batch_per_rank=4, world_size=2)
     judged = judge(config, ["a", "b"], [0.0, difference], [0.0, noise])
-    step = StepParity(step=2, elements=8, **judged)
+    step = judged
     assert (step.holds, step.tensor, step.allowed) == (holds, "b", allowed)
 
 
 def test_noise_of_one_tensor_excuses_no_other() -> None:
     config = RunConfig(backend="ddp", batch_per_rank=4, world_size=2)
     judged = judge(config, ["noisy", "wrong"], [0.1, 1e-6], [0.5, 0.0])
-    assert (judged["not_proven"], judged["differing"]) == (["noisy"], ["wrong"])
-    assert StepParity(step=2, elements=8, **judged).holds is False
+    assert (judged.not_proven, judged.differing) == (["noisy"], ["wrong"])
+    assert judged.holds is False
 
 
 def test_odd_tensors_are_trained_and_only_what_a_pass_writes_is_not_proven() -> None:
@@ -272,7 +271,7 @@ def test_odd_tensors_are_trained_and_only_what_a_pass_writes_is_not_proven() -> 
 def test_a_parameter_that_the_pass_writes_is_not_proven() -> None:
     config = RunConfig(backend="ddp", batch_per_rank=4, world_size=2)
     judged = judge(config, ["a"], [0.0], [0.0], written=["a"])
-    assert judged["not_proven"] == ["a"]
+    assert judged.not_proven == ["a"]
 
 
 class Nothing(nn.Module):
