@@ -55,7 +55,7 @@ class _Shard(nn.Module):
         network: nn.Module,
         config: RunConfig,
         classes: int | None,
-        stand_ins: list[nn.Parameter],
+        stand_ins: list[torch.Tensor],
     ) -> None:
         super().__init__()
         self.network, self._config, self._classes = network, config, classes
@@ -70,7 +70,7 @@ class _Shard(nn.Module):
                     require_scores(scores, part[1], self._classes, config)
                 loss = mean_loss(config, scores, part[1]) / config.accumulate
             if _recomputes(loss):  # torch gives no gradients by value then
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
             elif loss.requires_grad:  # else the pass froze all parameters
                 self._add(loss)
 
@@ -109,7 +109,7 @@ def own_gradients(
     its own meanwhile, with the user's hooks. A parameter that the pass froze has none. With
     `classes` raises UsageError for an output that is no scores.
     """
-    stand_ins = {}
+    stand_ins: dict[str, torch.Tensor] = {}
     for name, parameter in network.named_parameters():
         stand_in = nn.Parameter(parameter.detach(), parameter.requires_grad)
         for hook in (parameter._backward_hooks or {}).values():
