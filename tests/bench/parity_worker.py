@@ -34,6 +34,7 @@ class Forgetful(nn.Module):
     """Draws from all random numbers, and gives buffers and attributes new values."""
 
     mean: torch.Tensor
+    total: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
