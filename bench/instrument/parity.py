@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.func import functional_call
 
 from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
@@ -44,45 +43,6 @@ _LIMIT = {"float64": 1e-10, "tf32": 2.0**-7, "bf16-mixed": 2.0**-5, "bf16": 2.0*
 _LIMIT_FLOAT32 = 1e-3
 
 
-class _Shard(nn.Module):
-    """Forward and backward passes of one shard's micro-batches, in their order.
-
-    The gradients go to `stand_ins`, whose places in the network are theirs meanwhile.
-    """
-
-    def __init__(
-        self,
-        network: nn.Module,
-        config: RunConfig,
-        classes: int | None,
-        stand_ins: list[torch.Tensor],
-    ) -> None:
-        super().__init__()
-        self.network, self._config, self._classes = network, config, classes
-        self._pairs = [*zip(stand_ins, network.parameters(), strict=True)]
-
-    def forward(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        config, size = self._config, self._config.samples_per_microbatch
-        for part in zip(images.split(size), labels.split(size), strict=True):
-            with precision.autocast(config):
-                scores = self.network(part[0])
-                if self._classes is not None:
-                    require_scores(scores, part[1], self._classes, config)
-                loss = mean_loss(config, scores, part[1]) / config.accumulate
-            if _recomputes(loss):  # torch gives no gradients by value then
-                loss.backward()
-            elif loss.requires_grad:  # else the pass froze all parameters
-                self._add(loss)
-
-    def _add(self, loss: torch.Tensor) -> None:
-        """Add gradients by value, so that a parameter that code holds elsewhere has its own too."""
-        trained = [(pair[0], p) for pair in self._pairs for p in pair if p.requires_grad]
-        found = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
-        for (stand_in, _), gradient in zip(trained, found, strict=True):
-            if gradient is not None:
-                stand_in.grad = gradient if stand_in.grad is None else stand_in.grad + gradient
-
-
 def _recomputes(loss: torch.Tensor) -> bool:
     """Find a node of torch's reentrant checkpoint among those that made `loss`."""
     nodes, seen = [loss.grad_fn], set()
@@ -109,16 +69,44 @@ def own_gradients(
     its own meanwhile, with the user's hooks. A parameter that the pass froze has none. With
     `classes` raises UsageError for an output that is no scores.
     """
-    stand_ins: dict[str, torch.Tensor] = {}
-    for name, parameter in network.named_parameters():
-        stand_in = nn.Parameter(parameter.detach(), parameter.requires_grad)
+    stand_ins, parameters = {}, [*network.parameters()]
+    for parameter in parameters:
+        stand_ins[id(parameter)] = stand_in = nn.Parameter(
+            parameter.detach(), parameter.requires_grad
+        )
         for hook in (parameter._backward_hooks or {}).values():
             stand_in.register_hook(hook)
-        stand_ins[f"network.{name}"] = stand_in
     trained = [p for p in stand_ins.values() if p.requires_grad]
-    shard = _Shard(network, config, classes, [*stand_ins.values()])
-    functional_call(shard, stand_ins, (images, labels))
+    tables = [(module._parameters, dict(module._parameters)) for module in network.modules()]
+    try:
+        for table, saved in tables:
+            table.update({n: stand_ins[id(p)] for n, p in saved.items() if p is not None})
+        size = config.samples_per_microbatch
+        for part in zip(images.split(size), labels.split(size), strict=True):
+            with precision.autocast(config):
+                scores = network(part[0])
+                if classes is not None:
+                    require_scores(scores, part[1], classes, config)
+                loss = mean_loss(config, scores, part[1]) / config.accumulate
+            if _recomputes(loss):  # torch gives no gradients by value then
+                loss.backward()  # type: ignore[no-untyped-call]
+            elif loss.requires_grad:  # else the pass froze all parameters
+                _add(loss, [*zip(stand_ins.values(), parameters, strict=True)])
+    finally:
+        for table, saved in tables:
+            table.update(saved)
     return [p.grad for p in trained]
+
+
+def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Add gradients by value to the stand-in, first of each pair; the parameter, its second, has
+    one of its own where code of the model holds it elsewhere.
+    """
+    trained = [(pair[0], p) for pair in pairs for p in pair if p.requires_grad]
+    found = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
+    for (stand_in, _), gradient in zip(trained, found, strict=True):
+        if gradient is not None:
+            stand_in.grad = gradient if stand_in.grad is None else stand_in.grad + gradient
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:

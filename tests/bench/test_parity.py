@@ -148,6 +148,16 @@ def test_micro_batches_add_up_as_in_a_step() -> None:
     assert network[1].weight.grad is None
 
 
+def test_a_layer_used_twice_keeps_its_parameters() -> None:
+    twice = nn.Linear(12, 12)
+    network, before = nn.Sequential(nn.Flatten(), twice, twice), [*twice.parameters()]
+    images, labels = torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 2, 0])
+    found = own_gradients(network, of("with_state"), images, labels)
+    assert all(p is old for p, old in zip(twice.parameters(), before, strict=True))
+    loss = nn.functional.cross_entropy(network(images), labels)
+    assert max(relative(found, list(torch.autograd.grad(loss, before)))) == 0
+
+
 @pytest.mark.ranks
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
