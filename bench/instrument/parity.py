@@ -89,7 +89,7 @@ def own_gradients(
                     require_scores(scores, part[1], classes, config)
                 loss = mean_loss(config, scores, part[1]) / config.accumulate
             if _recomputes(loss):  # torch gives no gradients by value then
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
             elif loss.requires_grad:  # else the pass froze all parameters
                 _add(loss, [*zip(stand_ins.values(), parameters, strict=True)])
     finally:
@@ -103,8 +103,8 @@ def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]])
     one of its own where code of the model holds it elsewhere.
     """
     trained = [(pair[0], p) for pair in pairs for p in pair if p.requires_grad]
-    found = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
-    for (stand_in, _), gradient in zip(trained, found, strict=True):
+    gradients = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
+    for (stand_in, _), gradient in zip(trained, gradients, strict=True):
         if gradient is not None:
             stand_in.grad = gradient if stand_in.grad is None else stand_in.grad + gradient
 
