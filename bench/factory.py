@@ -60,20 +60,16 @@ def attribute(setting: str, place: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
-        if _absent(error, module_name):
+        absent = not _trace(error)  # or it cannot be a module's name
+        if isinstance(error, ModuleNotFoundError):  # else the module lacks another
+            absent = error.name is None or f"{module_name}.".startswith(f"{error.name}.")
+        if absent:
             raise UsageError(f"{setting}: {in_words(error)}; {_WAY_OUT}") from None
         raise OwnCodeError(f"{setting}: importing {module_name} failed", error) from None
     if not hasattr(module, name):
         lacks = f"module {module_name!r} has no attribute {name!r}"
         raise UsageError(f"{setting}: {lacks}; {_WAY_OUT}")
     return getattr(module, name)
-
-
-def _absent(error: Exception, module_name: str) -> bool:
-    """Check whether the named module or its package is missing, or cannot be a module's name."""
-    if isinstance(error, ModuleNotFoundError):
-        return error.name is None or f"{module_name}.".startswith(f"{error.name}.")
-    return not _trace(error)
 
 
 def in_words(error: BaseException) -> str:
@@ -88,13 +84,12 @@ def in_words(error: BaseException) -> str:
 def _trace(error: Exception) -> str:
     """Format the traceback from the user's first line on, or of a module that does not parse."""
     place = error.__traceback__
-    while place is not None and _in_project(place.tb_frame.f_code.co_filename):
+    while place is not None:
+        file = place.tb_frame.f_code.co_filename
+        imports = file == importlib.__file__ or file.startswith("<frozen importlib")
+        if not imports and not Path(file).is_relative_to(_BENCH):
+            break
         place = place.tb_next
     if place is None and not isinstance(error, SyntaxError):
         return ""
     return "".join(traceback.format_exception(type(error), error, place)).rstrip()
-
-
-def _in_project(file: str) -> bool:
-    imports = file == importlib.__file__ or file.startswith("<frozen importlib")
-    return imports or Path(file).is_relative_to(_BENCH)

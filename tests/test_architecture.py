@@ -54,7 +54,7 @@ HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
 TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle", "bench/study"}
 TORCH_FREE |= {f"bench/backends/{name}.py" for name in ("__init__", "buckets", "catalogue")}
-TORCH_FREE |= {"bench/backends/facts.py", "bench/backends/ps/__init__.py"}
+TORCH_FREE |= {"bench/backends/facts.py"}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
 OF_TOP = ("command", "factory", "missing", "progress", "streams")
 TORCH_FREE |= {f"bench/{name}.py" for name in OF_TOP}

@@ -6,7 +6,7 @@ What a framework does, without one: the control that shows what DDP and Horovod 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -83,11 +83,8 @@ class HandwrittenSession(Session):
     def _make_buckets(self, groups: Sequence[Sequence[torch.nn.Parameter]]) -> Sequence[Bucket]:
         return [Bucket(group) for group in groups]
 
-    def no_sync(self) -> AbstractContextManager[object]:
-        return self._silent()
-
     @contextmanager
-    def _silent(self) -> Iterator[None]:
+    def no_sync(self) -> Iterator[None]:
         self._exchanging = False
         try:
             yield
@@ -116,14 +113,12 @@ class HandwrittenSession(Session):
             raise RuntimeError(f"{missing}; use --unused-parameters")
         for bucket in self._buckets:
             bucket.missing = 0
-            if not self._overlaps:  # the naive form: one after the other
-                bucket.start(self._comm)
-                bucket.finish()
         if self._overlaps:
             self._start_full()
-            for bucket in self._buckets:
-                bucket.finish()
         for bucket in self._buckets:
+            if not self._overlaps:  # the naive form: one after the other
+                bucket.start(self._comm)
+            bucket.finish()
             bucket.missing = len(bucket.parameters)
         self._next = 0
         if self._finds_unused:  # last: every rank has by now begun the same exchanges

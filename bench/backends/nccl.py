@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import mmap
 import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.backends import catalogue
 from bench.config import RunConfig, UsageError
@@ -38,17 +37,12 @@ _OF_ONE_RANK = re.compile(r"/-?\d+(?:\[\w+\]|\(\d+\))?|/Shared\b")
 _FLOATS = (1, 2**22)  # NCCL connects for an algorithm when a size first asks for it, since 2.22
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """A file with an NCCL in it."""
 
     path: str
     version: str
-
-    @property
-    def sha256(self) -> str:
-        with Path(self.path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+    sha256: str
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
@@ -68,10 +62,10 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
         text = info.read_text(errors="replace") if info.is_file() else ""
     of_ranks = set().union(*backend.gather(transports(text.splitlines())))
     transport = NOT_RECORDED if NOT_RECORDED in of_ranks else ", ".join(sorted(of_ranks))
-    nccl_library = library(catalogue.CATALOGUE[config.backend].nccl_inside)
-    backend.versions |= {"nccl": nccl_library.version, "nccl library sha256": nccl_library.sha256}
+    path, number, sha256 = library(catalogue.CATALOGUE[config.backend].nccl_inside)
+    backend.versions |= {"nccl": number, "nccl library sha256": sha256}
     backend.versions["nccl transport"] = transport if launch.size > 1 else "none"
-    backend.files["nccl_library"] = nccl_library.path
+    backend.files["nccl_library"] = path
     return backend
 
 
@@ -83,17 +77,15 @@ def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
     run over NCCL does the same. A user's NCCL_DEBUG stays, and then there is no such file.
     """
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
-        info = Path(folder, "info")
-        variables = {**_DEBUG, "NCCL_DEBUG_FILE": str(info).replace("%", "%%")}
-        user_values = {name: env[name] for name in variables if name in env}
+        info, before = Path(folder, "info"), dict(env)
         if not env.get("NCCL_DEBUG"):
-            env.update(variables)
+            env.update(_DEBUG, NCCL_DEBUG_FILE=str(info).replace("%", "%%"))
         try:
             yield info
         finally:
-            for name in variables:
+            for name in (*_DEBUG, "NCCL_DEBUG_FILE"):
                 env.pop(name, None)
-            env.update(user_values)
+                env.update({name: before[name]} if name in before else {})
 
 
 def transports(lines: Iterable[str]) -> set[str]:
@@ -121,8 +113,17 @@ def library(inside: str = "") -> Library:
         )
     of_framework = mapped(re.escape(inside), maps) if inside else []
     for path in (*of_framework, *shared, *mapped(_OF_TORCH, maps)):
-        if number := _version_of(path) if path in shared else _version_inside(path):
-            return Library(path, number)
+        with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            number = None
+            if path in shared:  # asked itself, without loading it a second time
+                code = ctypes.c_int()
+                loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+                loaded.ncclGetVersion(ctypes.byref(code))
+                number = version(code.value)
+            elif line := _LINE_OF_VERSION.search(content):  # its functions are hidden
+                number = line[1].decode()
+            if number:
+                return Library(path, number, hashlib.sha256(content).hexdigest())
     raise UsageError("no NCCL is loaded in this process; install a torch for GPUs")
 
 
@@ -131,24 +132,6 @@ def mapped(name: str, maps: str) -> list[str]:
     lines = [line.split(maxsplit=5) for line in maps.splitlines()]
     paths = {line[5] for line in lines if len(line) == 6}
     return sorted(path for path in paths if re.match(name, Path(path).name))
-
-
-def _version_of(path: str) -> str:
-    """Ask a loaded library for its version, without loading it a second time."""
-    code = ctypes.c_int()
-    loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-    loaded.ncclGetVersion(ctypes.byref(code))
-    return version(code.value)
-
-
-def _version_inside(path: str) -> str | None:
-    """Read the version of an NCCL linked into a library that hides its functions; None if none."""
-    with (
-        Path(path).open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-    ):
-        line = _LINE_OF_VERSION.search(content)
-        return line[1].decode() if line else None
 
 
 def version(code: int) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 from torch.utils.data import DataLoader, Dataset
 
 from bench.config import RunConfig, UsageError
-from bench.config.datasets import ON_DISK
+from bench.config.datasets import ON_DISK, PUBLISHED
 from bench.data import augment
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
@@ -18,11 +18,6 @@ from bench.lifecycle import loading
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
 __all__ += ["step_indices"]
 
-_MADE: dict[str, Callable[[RunConfig], Images]] = {
-    "synthetic": Synthetic,
-    "digits": Digits,
-    "generated": Generated,
-}
 _SHARDING = {
     "reshuffled": "reshuffled over all ranks every epoch",
     "fixed": "a fixed part per rank for all epochs, in a new order every epoch",
@@ -39,16 +34,12 @@ def load_images(config: RunConfig) -> Images:
     images: Images
     if config.emulate is not None:
         return Blank(read_for(config)[0].classes)
-    if config.dataset in ON_DISK:  # these kinds are imported only where they are asked for
-        from bench.data import on_disk
-
-        images = on_disk.load(config)
-    elif ":" in config.dataset:
+    if ":" in config.dataset:  # imported only where it is asked for
         from bench.data import custom
 
         images = custom.load(config)
     else:
-        images = _MADE[config.dataset](config)
+        images = _by_name(config)
     name = f"dataset={config.dataset}"
     if images.samples is None and config.sharding == "fixed":
         raise UsageError(f"sharding=fixed divides a data set, and {name} is endless; leave it out")
@@ -69,16 +60,22 @@ def load_held_out(config: RunConfig, images: Images) -> Images:
         raise UsageError(
             f"{endless}, and epochs={config.epochs} asks for its end; leave epochs out"
         )
-    if config.dataset in ON_DISK:
-        from bench.data import on_disk
-
-        return on_disk.load(config, held_out=True)
     if ":" in config.dataset:
         from bench.data import custom
 
         assert isinstance(images, custom.Own)
         return images.held_out()
-    return (Digits if config.dataset == "digits" else Generated)(config, held_out=True)
+    return _by_name(config, held_out=True)
+
+
+def _by_name(config: RunConfig, held_out: bool = False) -> Images:
+    if config.dataset in ON_DISK:
+        from bench.data import on_disk
+
+        return on_disk.load(config, held_out)
+    if config.dataset == "synthetic":
+        return Synthetic(config)
+    return (Digits if config.dataset == "digits" else Generated)(config, held_out)
 
 
 class _Loaded(Dataset[Batch | UsageError]):
@@ -142,14 +139,13 @@ def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | 
     sharding = "endless: no sample is seen twice" if samples is None else sharding
     if config.preprocessing == "resident":
         sharding = "the same samples in every step, others on each rank"
-    facts: dict[str, int | str | bool | None] = {
+    return {
         "samples": samples,
         "steps_per_epoch": None if samples is None else samples // step,
         "dropped_per_epoch": 0 if samples is None else samples % step,
         "augmentation": augment.in_words(config),
         "sharding": sharding,
         "preprocessing": _PREPROCESSING[config.preprocessing],
+        # the files' checksums are those that torchvision knows
+        **({"files_as_published": True} if config.dataset in PUBLISHED else {}),
     }
-    if hasattr(images, "as_published"):  # the files' checksums are those that torchvision knows
-        facts["files_as_published"] = images.as_published
-    return facts

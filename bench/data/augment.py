@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch.nn.functional import interpolate
 
 from bench.config import ON_DISK, RunConfig
 from bench.config.datasets import OnDisk
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-Random = np.random.Generator
 
 PADDING = 4  # pixels before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
 _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
@@ -37,6 +34,11 @@ def in_words(config: RunConfig) -> str:
         return "random resized crop, horizontal flip"
     flip = ", horizontal flip" if ON_DISK[config.dataset].flips else ""
     return f"random crop after {PADDING} pixels of padding{flip}"
+
+
+def sample_seed(seed: int, epoch: int, index: int) -> int:
+    """Draw the seed of the random numbers of one sample in one epoch."""
+    return int(np.random.default_rng([_KEY, seed, epoch, 1 + index]).integers(2**63))
 
 
 class EpochCrops:
@@ -74,38 +76,3 @@ def resize(images: torch.Tensor, size: int) -> torch.Tensor:
     if images.shape[2:] == (size, size):
         return images
     return interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
-
-
-def sample_random(seed: int, epoch: int, index: int) -> Random:
-    """Make the generator of the random numbers of one sample in one epoch."""
-    return np.random.default_rng([_KEY, seed, epoch, 1 + index])
-
-
-def random_resized_crop(image: Image.Image, size: int, random: Random) -> Image.Image:
-    """Crop 8 to 100 % of the area, aspect 3/4 to 4/3, and mirror half (torchvision's defaults)."""
-    part = image.crop(_random_box(*image.size, random))
-    part = part.resize((size, size), Image.Resampling.BILINEAR)
-    return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else part
-
-
-def _random_box(width: int, height: int, random: Random) -> tuple[int, int, int, int]:
-    for _ in range(10):
-        area = width * height * random.uniform(0.08, 1.0)
-        aspect = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
-        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if 0 < w <= width and 0 < h <= height:
-            left, top = int(random.integers(width - w + 1)), int(random.integers(height - h + 1))
-            return left, top, left + w, top + h
-    # a strip: its middle, as torchvision does
-    w, h = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
-    left, top = (width - w) // 2, (height - h) // 2
-    return left, top, left + w, top + h
-
-
-def centre_crop(image: Image.Image, size: int) -> Image.Image:
-    """Crop the middle square, after resizing to 256/224 of `size` (torchvision's evaluation)."""
-    shorter = round(size * 256 / 224)
-    width, height = (int(shorter * edge / min(image.size)) for edge in image.size)
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    resized = image.resize((width, height), Image.Resampling.BILINEAR)
-    return resized.crop((left, top, left + size, top + size))

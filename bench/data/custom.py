@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from operator import index as whole_number
 from typing import Any
 
@@ -12,10 +13,10 @@ from torch.utils.data import Dataset
 
 from bench import factory
 from bench.config import RunConfig, UsageError
-from bench.data.augment import sample_random
+from bench.data.augment import sample_seed
 from bench.data.dataset import Batch, epoch_of, image_dtype
-from bench.models import import_torchvision
 from bench.randomness import seeded
+from bench.vision import import_torchvision
 
 # at import, because a loading process must do it before it loads the user's transforms
 with suppress(UsageError):
@@ -31,8 +32,11 @@ class Own(Dataset[Batch]):
     def __init__(self, config: RunConfig, dataset: Any) -> None:
         self._config, self._dataset = config, dataset
         samples: Any = getattr(dataset, "samples", "none")
-        self._whole = _has(dataset, "__getitems__") and (samples is None or _is_count(samples))
-        if not self._whole and not _has(dataset, "__getitem__", "__len__"):
+        makes_batches = callable(getattr(dataset, "__getitems__", None))
+        self._whole = makes_batches and (samples is None or _is_count(samples))
+        if not self._whole and not (
+            hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+        ):
             mistake = f"the factory gave a {type(dataset).__name__}, which has no len() and [i]"
             raise self._error(f"{mistake}; add them")
         classes: Any = getattr(dataset, "classes", None)  # torchvision's data sets have names
@@ -56,20 +60,12 @@ class Own(Dataset[Batch]):
         dataset: Any = getattr(self._dataset, "held_out", None)
         if dataset is None or dataset is self._dataset:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
-        try:
-            return self._judged(dataset)
-        except UsageError as error:
-            raise UsageError(f"held_out: {error}") from None
-        except Exception as error:
-            failed = f"dataset={self._config.dataset!r}: its held_out failed"
-            raise factory.OwnCodeError(failed, error) from None
-
-    def _judged(self, dataset: Any) -> Own:
-        judged = Own(self._config, dataset)
-        if not judged.samples or judged.classes != self.classes:
-            contents = f"{judged.samples} samples of {judged.classes} classes"
-            raise self._error(f"its held_out has {contents}, not some of {self.classes}")
-        judged.try_sample()
+        with _own_code(f"dataset={self._config.dataset!r}: its held_out failed", "held_out: "):
+            judged = Own(self._config, dataset)
+            if not judged.samples or judged.classes != self.classes:
+                contents = f"{judged.samples} samples of {judged.classes} classes"
+                raise self._error(f"its held_out has {contents}, not some of {self.classes}")
+            judged.try_sample()
         return judged
 
     def try_sample(self) -> None:
@@ -96,8 +92,7 @@ class Own(Dataset[Batch]):
             raise self._error(f"{rule} ({why}); {cure}, or --num-workers 0") from None
 
     def _item(self, index: int, epoch: int) -> tuple[torch.Tensor, int]:
-        seed = int(sample_random(self._config.seed, epoch, index).integers(2**63))
-        with seeded(seed):
+        with seeded(sample_seed(self._config.seed, epoch, index)):
             item = self._dataset[index]
         sample, size = f"sample {index}", self._config.image_size
         if not isinstance(item, tuple | list) or len(item) != 2 or not torch.is_tensor(item[0]):
@@ -121,27 +116,29 @@ class Own(Dataset[Batch]):
         return UsageError(f"dataset={self._config.dataset!r}: {wrong}")
 
 
-def _has(dataset: Any, *methods: str) -> bool:
-    return all(callable(getattr(dataset, name, None)) for name in methods)
-
-
 def _is_count(value: Any) -> bool:
     """Check whether `value` is a whole number; True is 1 to Python, but no number of classes."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+@contextmanager
+def _own_code(failed: str, part: str = "") -> Iterator[None]:
+    """Raise what the user's code raises as OwnCodeError that begins with `failed`."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{part}{error}") from None
+    except Exception as error:
+        raise factory.OwnCodeError(failed, error) from None
+
+
 def load(config: RunConfig) -> Own:
     """Make the factory's data set and try its first sample. Raises UsageError if it is none."""
     dataset = factory.make("dataset", config.dataset, config)
-    try:
+    with _own_code(f"dataset={config.dataset!r}: asked for its size and first sample, it failed"):
         images = Own(config, dataset)
         if images.samples != 0:
             images.try_sample()
         if config.num_workers:
             images.require_picklable()
-    except UsageError:
-        raise
-    except Exception as error:
-        failed = f"dataset={config.dataset!r}: asked for its size and first sample, it failed"
-        raise factory.OwnCodeError(failed, error) from None
     return images

@@ -116,34 +116,27 @@ class Digits(Dataset[Batch]):
     classes = 10
 
     def __init__(self, config: RunConfig, held_out: bool = False) -> None:
-        pixels, labels = _digits()
-        mean, deviation = pixels.mean(), pixels.std()
+        spec = importlib.util.find_spec("sklearn")
+        if spec is None or spec.origin is None:
+            missing = "--dataset digits needs scikit-learn, which is missing"
+            raise UsageError(f"{missing}; run: make setup")
+        # from its own file: to import it costs every rank as much time as to import torch
+        file = Path(spec.origin).parent / "datasets/data/digits.csv.gz"
+        table = np.loadtxt(file, delimiter=",")
+        trained = chosen = np.arange(len(table))
         if config.epochs is not None:  # else nothing is held out
-            order = np.random.default_rng(0).permutation(len(labels))
-            judged, trained = np.split(order, [len(labels) // _HELD_OUT])
-            mean, deviation = pixels[trained].mean(), pixels[trained].std()
+            order = np.random.default_rng(0).permutation(len(table))
+            judged, trained = np.split(order, [len(table) // _HELD_OUT])
             chosen = judged if held_out else trained
-            pixels, labels = pixels[chosen], labels[chosen]
-        grey = torch.from_numpy((pixels - mean) / deviation).to(image_dtype(config))
+        pixels = table[:, :-1]
+        mean, deviation = pixels[trained].mean(), pixels[trained].std()
+        grey = torch.from_numpy((pixels[chosen] - mean) / deviation).to(image_dtype(config))
         scale = config.image_size // 8
         enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
         self._images = enlarged.expand(-1, 3, -1, -1)  # the three channels share their memory
-        self._labels = torch.from_numpy(labels)
+        self._labels = torch.from_numpy(table[chosen, -1].astype(int))
         self.samples = len(self._labels)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = torch.tensor(indices)
         return self._images[chosen].contiguous(), self._labels[chosen]
-
-
-def _digits() -> tuple[np.ndarray, np.ndarray]:
-    """Read pixels (1797, 64) and labels as scikit-learn's `load_digits` does, from its own file.
-
-    Importing scikit-learn costs every rank as much time as importing torch.
-    """
-    spec = importlib.util.find_spec("sklearn")
-    if spec is None or spec.origin is None:
-        raise UsageError("--dataset digits needs scikit-learn, which is missing; run: make setup")
-    file = Path(spec.origin).parent / "datasets/data/digits.csv.gz"
-    table = np.loadtxt(file, delimiter=",")
-    return table[:, :-1], table[:, -1].astype(int)

@@ -16,15 +16,20 @@ IndexArray = np.ndarray[Any, np.dtype[np.int64]]
 
 def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
     """Yield the sample indices of each of this rank's batches, without end."""
+    share, per_epoch = config.samples_per_rank, (samples or 0) // config.samples_per_step
     if config.sharding == "fixed":
         assert samples is not None, "the rules refuse fixed shards of an endless set"
-        yield from _fixed(config, rank, samples)
-        return
-    rank_slice = slice(rank * config.samples_per_rank, (rank + 1) * config.samples_per_rank)
-    steps = step_indices(samples, config.samples_per_step, config.seed)
-    for step, indices in enumerate(steps):
-        epoch = 0 if samples is None else step // (samples // config.samples_per_step)
-        yield Indices(indices[rank_slice].tolist(), epoch)
+        part = fixed_part(samples, config.world_size, rank, config.seed)
+        for epoch in count():
+            # rank + 1: numpy pads a short key with zeros, and rank 0 would repeat another order
+            random = np.random.default_rng([config.seed, epoch, rank + 1])
+            order = part[random.permutation(len(part))]
+            # as many on every rank, also where parts differ by one
+            for step in range(per_epoch):
+                yield Indices(order[step * share : (step + 1) * share].tolist(), epoch)
+    for step, indices in enumerate(step_indices(samples, config.samples_per_step, config.seed)):
+        epoch = step // per_epoch if samples is not None else 0
+        yield Indices(indices[rank * share : (rank + 1) * share].tolist(), epoch)
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
@@ -46,14 +51,3 @@ def fixed_part(samples: int, world_size: int, rank: int, seed: int) -> IndexArra
     """Draw the fixed part of `rank` for all epochs; parts are disjoint and equal to within one."""
     # at random: folders come sorted, and a rank with some classes alone would train another model
     return np.random.default_rng([seed, 0, 0, 1]).permutation(samples)[rank::world_size]
-
-
-def _fixed(config: RunConfig, rank: int, samples: int) -> Iterator[Indices]:
-    part = fixed_part(samples, config.world_size, rank, config.seed)
-    share = config.samples_per_rank
-    for epoch in count():
-        # rank + 1: numpy pads a short key with zeros, and rank 0 would repeat the reshuffled order
-        order = part[np.random.default_rng([config.seed, epoch, rank + 1]).permutation(len(part))]
-        # as many on every rank, also where parts differ by one
-        for step in range(samples // config.samples_per_step):
-            yield Indices(order[step * share : (step + 1) * share].tolist(), epoch)

@@ -85,9 +85,10 @@ class Emulation(Observer):
         class, as the recorded time already holds that of the loss.
         """
         began = time.perf_counter()
-        chain = _link(torch.zeros(()), self._last, self._finish)
+        link: Any = _Give.apply
+        chain: torch.Tensor = link(torch.zeros(()), self._last, self._finish)
         for index in reversed(range(len(self._parameters))):
-            chain = _link(chain, self._parameters[index], partial(self._give, index))
+            chain = link(chain, self._parameters[index], partial(self._give, index))
         _sleep_until(began + self._forward_seconds)
         return chain.expand(len(images), 1)
 
@@ -110,7 +111,8 @@ class Emulation(Observer):
         step = self._step
         every = 1 if step < self._warmup_steps else _CHECKED
         chosen = range(step % every, len(self._parameters), every)
-        parts = [self._received(index, step) for index in chosen]
+        gradients: list[Any] = [self._parameters[index].grad for index in chosen]
+        parts = gradients if step == 0 else [_row(gradient, step) for gradient in gradients]
         # no `tolist` of each: thousands of calls, and a step is being timed
         extremes = torch.stack([end for part in parts for end in part.aminmax()]).double()
         sizes = torch.tensor([size(index, step) for index in chosen], dtype=torch.float64)
@@ -124,11 +126,6 @@ class Emulation(Observer):
                 f"{fault} {extremes[entry]:g}, and the mean over ranks is {expected[entry]:g}"
             )
         self.averaged_steps += 1
-
-    def _received(self, index: int, step: int) -> torch.Tensor:
-        gradient = self._parameters[index].grad
-        assert gradient is not None, "each was handed over"
-        return gradient if step == 0 else _row(gradient, step)
 
 
 class _Sleeper(torch.nn.Module):
@@ -159,13 +156,6 @@ class _Give(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         return gradients[0], ctx.give(), None
-
-
-def _link(
-    chain: torch.Tensor, leaf: torch.Tensor, give: Callable[[], torch.Tensor]
-) -> torch.Tensor:
-    linked: torch.Tensor = _Give.apply(chain, leaf, give)  # type: ignore[no-untyped-call]
-    return linked
 
 
 def _row(tensor: torch.Tensor, step: int) -> torch.Tensor:

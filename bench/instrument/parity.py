@@ -1,19 +1,19 @@
 """Parity: the gradients that a step exchanged, against the mean of those that each rank has alone.
 
-A rank's own gradients come from autograd on the bare network, so no hook of a framework sees them;
-they meet as gathered objects, not by the exchange that is checked.
+A rank's own gradients are those of parameters that stand in for the network's, so no hook of a
+framework sees them; they meet as gathered objects, not by the exchange that is checked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend, Session
@@ -42,158 +42,108 @@ _LIMIT = {"float64": 1e-10, "tf32": 2.0**-7, "bf16-mixed": 2.0**-5, "bf16": 2.0*
 _LIMIT_FLOAT32 = 1e-3
 
 
-class RecomputedError(Exception):
-    """A forward pass that backward will do again, as reentrant checkpoints do.
-
-    torch gives no gradients of it by value, but into `.grad` alone.
-    """
-
-
-def own_gradients(
-    network: torch.nn.Module,
-    config: RunConfig,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    stand_ins: bool = False,
-    classes: int | None = None,
-) -> Gradients:
-    """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
-
-    The gradients in the network stay as they are. A parameter that the pass froze has none.
-    `stand_ins` take the parameters' places meanwhile; without them RecomputedError may be raised.
-    With `classes` raises UsageError for an output that is no scores.
-    """
-    if stand_ins:
-        with _stand_ins(network) as parameters:
-            return _summed(network, config, parameters, images, labels, _by_backward, classes)
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    return _summed(network, config, parameters, images, labels, _by_value, classes)
-
-
-def _summed(
-    network: torch.nn.Module,
-    config: RunConfig,
-    parameters: Sequence[torch.Tensor],
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    gradients_of: Callable[[torch.Tensor, Sequence[torch.Tensor]], Gradients],
-    classes: int | None,
-) -> Gradients:
-    """Sum the gradients of the micro-batches in their order."""
-    total: Gradients = [None] * len(parameters)
-    size, parts = config.samples_per_microbatch, config.accumulate
-    for part in zip(images.split(size), labels.split(size), strict=True):
-        with precision.autocast(config):
-            scores = network(part[0])
-            if classes is not None:
-                require_scores(scores, part[1], classes, config)
-            smoothing = config.label_smoothing
-            loss = cross_entropy(scores, part[1], label_smoothing=smoothing) / parts
-        total = [
-            partial if gradient is None else gradient if partial is None else partial + gradient
-            for partial, gradient in zip(total, gradients_of(loss, parameters), strict=True)
-        ]
-    return total
-
-
-def _by_value(loss: torch.Tensor, parameters: Sequence[torch.Tensor]) -> Gradients:
-    if _recomputes(loss):
-        raise RecomputedError
-    trained = [p for p in parameters if p.requires_grad]
-    each = iter(torch.autograd.grad(loss, trained, allow_unused=True) if trained else ())
-    return [next(each) if p.requires_grad else None for p in parameters]
-
-
-def _by_backward(loss: torch.Tensor, parameters: Sequence[torch.Tensor]) -> Gradients:
-    for parameter in parameters:
-        parameter.grad = None
-    loss.backward()
-    return [p.grad for p in parameters]
-
-
 def _recomputes(loss: torch.Tensor) -> bool:
     """Find a node of torch's reentrant checkpoint among those that made `loss`."""
     nodes, seen = [loss.grad_fn], set()
     while nodes:
         node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        if node.name() == "CheckpointFunctionBackward":
-            return True
-        seen.add(node)
-        nodes += [before for before, _ in node.next_functions]
+        if node is not None and node not in seen:
+            if node.name() == "CheckpointFunctionBackward":
+                return True
+            seen.add(node)
+            nodes += [before for before, _ in node.next_functions]
     return False
 
 
-@contextmanager
-def _stand_ins(network: torch.nn.Module) -> Iterator[list[torch.Tensor]]:
-    """Put parameters of the same values in the places of the network's own, for their `.grad`.
+def own_gradients(
+    network: nn.Module,
+    config: RunConfig,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    classes: int | None = None,
+) -> Gradients:
+    """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
 
-    No hook of a framework sees them; the user's hooks on a tensor do.
+    The gradients in the network stay as they are: parameters of the same values take the places of
+    its own meanwhile, with the user's hooks. A parameter that the pass froze has none. With
+    `classes` raises UsageError for an output that is no scores.
     """
-    by_id: dict[int, torch.nn.Parameter] = {}
-    for parameter in network.parameters():
-        stand_in = torch.nn.Parameter(parameter.detach(), parameter.requires_grad)
+    stand_ins, parameters = {}, [*network.parameters()]
+    for parameter in parameters:
+        stand_ins[id(parameter)] = stand_in = nn.Parameter(
+            parameter.detach(), parameter.requires_grad
+        )
         for hook in (parameter._backward_hooks or {}).values():
             stand_in.register_hook(hook)
-        by_id[id(parameter)] = stand_in
-    places = [
-        (module._parameters, name, parameter)
-        for module in network.modules()
-        for name, parameter in module._parameters.items()
-        if parameter is not None
-    ]
-    trained = [by_id[id(p)] for p in network.parameters() if p.requires_grad]
-    for table, name, parameter in places:
-        table[name] = by_id[id(parameter)]
+    trained = [p for p in stand_ins.values() if p.requires_grad]
+    tables = [(module._parameters, dict(module._parameters)) for module in network.modules()]
     try:
-        yield [*trained]
+        for table, saved in tables:
+            table.update({n: stand_ins[id(p)] for n, p in saved.items() if p is not None})
+        size = config.samples_per_microbatch
+        for part in zip(images.split(size), labels.split(size), strict=True):
+            with precision.autocast(config):
+                scores = network(part[0])
+                if classes is not None:
+                    require_scores(scores, part[1], classes, config)
+                smoothing = config.label_smoothing
+                loss = cross_entropy(scores, part[1], label_smoothing=smoothing) / config.accumulate
+            if _recomputes(loss):  # torch gives no gradients by value then
+                loss.backward()
+            elif loss.requires_grad:  # else the pass froze all parameters
+                _add(loss, [*zip(stand_ins.values(), parameters, strict=True)])
     finally:
-        for table, name, parameter in places:
-            table[name] = parameter
+        for table, saved in tables:
+            table.update(saved)
+    return [p.grad for p in trained]
+
+
+def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Add gradients by value to the stand-in, first of each pair; the parameter, its second, has
+    one of its own where code of the model holds it elsewhere.
+    """
+    trained = [(pair[0], p) for pair in pairs for p in pair if p.requires_grad]
+    gradients = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
+    for (stand_in, _), gradient in zip(trained, gradients, strict=True):
+        if gradient is not None:
+            stand_in.grad = gradient if stand_in.grad is None else stand_in.grad + gradient
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:
     """Average the shards' gradients, summed in their order; bfloat16 in float32, rounded once."""
-    of_each = zip(*shards, strict=True)
-    return [_mean([g for g in gradients if g is not None], len(shards)) for gradients in of_each]
-
-
-def _mean(gradients: list[torch.Tensor], shards: int) -> torch.Tensor | None:
-    """Average over all shards, some of which may not have used the parameter."""
-    if not gradients:
-        return None
-    wide = [g.float() if g.dtype == torch.bfloat16 else g for g in gradients]
-    total = wide[0]
-    for gradient in wide[1:]:
-        total = total + gradient
-    return (total / shards).to(gradients[0].dtype)
+    means: Gradients = []
+    for gradients in zip(*shards, strict=True):
+        used = [g for g in gradients if g is not None]  # some shards may not have the parameter
+        wide = [g.float() if g.dtype == torch.bfloat16 else g for g in used]
+        means.append((sum(wide[1:], wide[0]) / len(shards)).to(used[0].dtype) if used else None)
+    return means
 
 
 def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> list[float]:
-    """Compute max|gradient - expected| / max|expected|, at least `floor`, of each tensor."""
+    """Compute max|gradient - expected| / max|expected|, at least `floor`, of each tensor.
+
+    None counts as zeros; a value is infinite where the denominator is 0, or a NaN stands.
+    """
     return [_relative(f, w, floor) for f, w in zip(gradients, expected, strict=True)]
 
 
 def _relative(gradient: torch.Tensor | None, expected: torch.Tensor | None, floor: float) -> float:
-    """Compare two tensors, None as zeros; infinite where the denominator is 0, or a NaN stands."""
     if gradient is None or expected is None:
-        present = expected if gradient is None else gradient
-        return math.inf if present is not None and present.any() else 0.0
+        return math.inf if largest([gradient, expected], math.inf) else 0.0
     equal = (gradient == expected) | (gradient.isnan() & expected.isnan())
     if equal.all():
         return 0.0
     difference = (gradient.double() - expected.double()).abs()[~equal].max().item()
-    scale = max(expected.double().abs().nan_to_num(0.0, 0.0).max().item(), floor)
+    scale = max(largest([expected]), floor)
     ratio = difference / scale if scale else math.inf
     return math.inf if math.isnan(ratio) else ratio
 
 
-def largest(gradients: Gradients) -> float:
+def largest(gradients: Gradients, not_finite: float = 0.0) -> float:
     """Find the largest |gradient| of all tensors; 0 where there is none."""
-    filled = [g for g in gradients if g is not None and g.numel()]
-    ends = (g.double().abs().nan_to_num(0.0, 0.0, 0.0).max().item() for g in filled)
-    return max(ends, default=0.0)
+    filled = [g.double().abs() for g in gradients if g is not None and g.numel()]
+    each = (g.nan_to_num(not_finite, not_finite).max().item() for g in filled)
+    return max(each, default=0.0)
 
 
 def rounding(config: RunConfig) -> float:
@@ -215,8 +165,8 @@ def limit(config: RunConfig) -> float:
 class StepParity:
     """Parity of one checked step. The differences are those of `tensor`, the worst one."""
 
-    step: int
-    elements: int  # compared on every rank
+    step: int = 0
+    elements: int = 0  # compared on every rank
     relative_difference: float  # largest over ranks
     tensor: str  # '' where nothing differs
     allowed: float  # for this tensor
@@ -241,8 +191,8 @@ def judge(
     differences: Sequence[float],
     noises: Sequence[float],
     written: Collection[str] = (),
-) -> dict[str, Any]:
-    """Judge each tensor by itself; returns the fields of a StepParity that follow.
+) -> StepParity:
+    """Judge each tensor by itself.
 
     `differences` are the exchanged gradients' from the mean, `noises` a rank's own from themselves,
     both relative and [tensors]; the passes wrote the tensors `written` in place.
@@ -254,22 +204,24 @@ def judge(
         allowed = tolerance(config)
         if noise:
             allowed = min(max(rounding(config), _OWN_NOISE * noise), most)
-        uncertain = random and noise > 0 and difference > allowed
-        open_question = uncertain or not noise <= most or name in written
-        rows.append((name, difference, noise, allowed, open_question))
-    differing = [row for row in rows if not row[1] <= row[3] and not row[4]]
-    not_proven = [row for row in rows if row[4]]
-    candidates = differing or not_proven or rows
-    name, difference, noise, allowed, _ = max(candidates, key=lambda row: row[1])
-    return {
-        "relative_difference": difference,
-        "tensor": name if difference else "",
-        "allowed": allowed,
-        "own_noise": noise,
-        "not_deterministic": [row[0] for row in rows if row[2]],
-        "differing": [row[0] for row in differing],
-        "not_proven": [row[0] for row in not_proven],
-    }
+        proven = noise <= most and name not in written
+        if random and noise and difference > allowed:
+            proven = False
+        rows.append((name, difference, noise, allowed, difference <= allowed if proven else None))
+    differing = [row for row in rows if row[4] is False]
+    not_proven = [row for row in rows if row[4] is None]
+    name, difference, noise, allowed, _ = max(
+        differing or not_proven or rows, key=lambda row: row[1]
+    )
+    return StepParity(
+        relative_difference=difference,
+        tensor=name if difference else "",
+        allowed=allowed,
+        own_noise=noise,
+        not_deterministic=[row[0] for row in rows if row[2]],
+        differing=[row[0] for row in differing],
+        not_proven=[row[0] for row in not_proven],
+    )
 
 
 def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
@@ -292,19 +244,22 @@ class Parity(Observer):
         self,
         config: RunConfig,
         backend: Backend,
-        network: torch.nn.Module,
+        network: nn.Module,
         steps: Sequence[int] = (STEP,),
         sampled: int = SAMPLED,
         classes: int | None = None,
     ) -> None:
         self._config, self._backend, self._network = config, backend, network
-        self._steps, self._due = steps, False
-        self._stand_ins, self._classes = False, classes
-        parameters = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-        self.names = [name for name, _ in parameters]
-        self._parameters = [p for _, p in parameters]
+        self._steps, self._classes, self._due = steps, classes, False
+        trained = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        self.names, self._parameters = [*trained], [*trained.values()]
         generator = torch.Generator().manual_seed(config.seed)
-        self._places = [_places(p.numel(), sampled, generator) for p in self._parameters]
+        self._places = [  # which elements of each tensor are compared: all, or some that are drawn
+            torch.randint(p.numel(), (sampled,), generator=generator)
+            if p.numel() > sampled
+            else torch.arange(p.numel())
+            for p in self._parameters
+        ]
         self.results: list[StepParity] = []
 
     @property
@@ -318,11 +273,11 @@ class Parity(Observer):
         """Return the results of all checked steps as plain values, for a log."""
         return [result.record() for result in self.results]
 
-    def step_begin(self, step: int) -> None:
-        self._step, self._due = step, step in self._steps
-
     def session_ready(self, session: Session) -> None:
         self._session = session
+
+    def step_begin(self, step: int) -> None:
+        self._step, self._due = step, step in self._steps
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         if self._due:
@@ -340,50 +295,40 @@ class Parity(Observer):
         """Compute this rank's own gradients from where the step began; leave no other trace."""
         now = PassState(self._network)
         self._before.restore()
-        try:
-            gradients = self._own()
-        except RecomputedError:
-            self._stand_ins = True
-            self._before.restore()
-            gradients = self._own()
+        gradients = own_gradients(self._network, self._config, *self._batch, self._classes)
         now.restore()
         return self._sample(gradients)
 
-    def _own(self) -> Gradients:
-        options = self._stand_ins, self._classes
-        return own_gradients(self._network, self._config, *self._batch, *options)
-
     def _sample(self, gradients: Gradients) -> Gradients:
-        return [
-            None if g is None else _elements(g, at)
-            for g, at in zip(gradients, self._places, strict=True)
-        ]
+        pairs = zip(gradients, self._places, strict=True)
+        return [None if gradient is None else _elements(gradient, at) for gradient, at in pairs]
 
     def _compare(self) -> None:
+        config, gather = self._config, self._backend.gather
         exchanged = self._sample([p.grad for p in self._parameters])
-        keeps_own = self._config.ranks_part  # then every rank must keep its own
-        expected = self._local if keeps_own else mean(self._backend.gather(self._local))
+        # without an exchange every rank must keep its own
+        expected = self._local if config.ranks_part else mean(gather(self._local))
         differences = self._over_ranks(relative(exchanged, expected))
         # a gradient that cancels to nothing, as of a bias before BatchNorm, is rounding alone
-        rest = limit(self._config) * largest(expected)
+        rest = limit(config) * largest(expected)
         of_noisy = self._over_ranks(relative(exchanged, expected, rest))
-        wrote = {*chain(*self._backend.gather(self._before.written()))}
+        wrote = {*chain(*gather(self._before.written()))}
         # then no exchange can be told from another; asked of all ranks, which must go on alike
-        if not any(self._backend.gather(largest(expected))):
+        if not any(gather(largest(expected))):
             wrote |= {*self.names}
         noises = [0.0] * len(differences)
-        judged = judge(self._config, self.names, differences, noises, wrote)
+        judged = judge(config, self.names, differences, noises, wrote)
         # what differs is the same on every rank; two passes may agree by chance
         for _ in range(_PASSES if any(differences) else 0):
             again = self._over_ranks(relative(self._compute(), self._local, rest))
             noises = [*map(max, noises, again)]
             each = zip(of_noisy, noises, differences, strict=True)
             seen = [noisy if noise else strict for noisy, noise, strict in each]
-            judged = judge(self._config, self.names, seen, noises, wrote)
-            if not judged["differing"]:
+            judged = judge(config, self.names, seen, noises, wrote)
+            if not judged.differing:
                 break
         elements = sum(map(len, self._places))
-        self.results.append(StepParity(step=self._step, elements=elements, **judged))
+        self.results.append(replace(judged, step=self._step, elements=elements))
 
     def _over_ranks(self, values: list[float]) -> list[float]:
         """Gather [tensors] of every rank; return the largest of each."""
@@ -395,10 +340,3 @@ def _elements(gradient: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
     dense = gradient.to_dense() if gradient.is_sparse else gradient
     taken = dense.reshape(-1)[at.to(dense.device)].cpu()
     return torch.view_as_real(taken).reshape(-1) if taken.is_complex() else taken
-
-
-def _places(elements: int, most: int, generator: torch.Generator) -> torch.Tensor:
-    """Choose which elements of a tensor are compared: all, or `most` that are drawn."""
-    if elements <= most:
-        return torch.arange(elements)
-    return torch.randint(elements, (most,), generator=generator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from torch import nn
 
 from bench.randomness import RandomState
 
-Restore = Callable[[], object]
 _ABSENT = object()
 
 
@@ -27,92 +26,66 @@ class PassState:
 
     def __init__(self, network: nn.Module) -> None:
         self._random = RandomState()
-        self._parameters = [(name, p, p._version) for name, p in network.named_parameters()]
-        self._trained = [(p, p.requires_grad) for _, p, _ in self._parameters]
-        seen = {id(p) for _, p, _ in self._parameters}
-        self._restores = [r for module in network.modules() for r in _of_module(module, seen)]
+        self._parameters = [
+            (name, p, p._version, p.requires_grad) for name, p in network.named_parameters()
+        ]
+        seen = {id(p) for _, p, _, _ in self._parameters}
+        self._restores = [r for module in network.modules() for r in _ways_back(vars(module), seen)]
 
     def restore(self) -> None:
         """Set everything back to this state."""
         with torch.no_grad():
             for restore in self._restores:
                 restore()
-        for parameter, trained in self._trained:
+        for _, parameter, _, trained in self._parameters:
             parameter.requires_grad_(trained)
         self._random.restore()
 
     def written(self) -> list[str]:
         """Name the parameters that were written in place since."""
-        return [name for name, p, version in self._parameters if p._version != version]
+        return [name for name, p, version, _ in self._parameters if p._version != version]
 
 
-def _of_module(module: nn.Module, seen: set[int]) -> Iterator[Restore]:
-    attributes = vars(module)
-    saved = dict(attributes)
-    yield lambda: _restore_items(attributes, saved)
-    for name, value in saved.items():
-        if name in ("_parameters", "_modules") and isinstance(value, dict):
-            yield from _of_items(value, seen, deep=False)
-        else:
-            yield from _of_value(value, seen)
-
-
-def _of_value(value: Any, seen: set[int]) -> Iterator[Restore]:
+def _ways_back(value: Any, seen: set[int]) -> Iterator[Callable[[], object]]:
     """Yield ways back to what `value` holds now, for kinds of value that a pass can write into."""
     if id(value) in seen:
         return
     seen.add(id(value))
+    inside: Iterable[Any] = ()
     match value:
         case torch.Tensor() if value.layout == torch.strided:
-            copy = value.detach().clone()
-            yield lambda: _put_back(value, copy)
+            tensor = value.detach().clone()
+            # an expanded tensor, which no pass can write, cannot be written
+            yield lambda: None if torch.equal(value, tensor) else value.data.copy_(tensor)
         case np.ndarray():
             array = value.copy()
             yield lambda: np.copyto(value, array)
-        case torch.Generator():
-            state = value.get_state()
+        case torch.Generator() | np.random.RandomState():
+            state: Any = value.get_state()
             yield lambda: value.set_state(state)
         case random.Random():
             drawn = value.getstate()
             yield lambda: value.setstate(drawn)
         case np.random.Generator():
-            bits = value.bit_generator
-            counted = bits.state
+            bits, counted = value.bit_generator, value.bit_generator.state
             yield lambda: setattr(bits, "state", counted)
-        case np.random.RandomState():
-            legacy = value.get_state()
-            yield lambda: value.set_state(legacy)
         case dict():
-            yield from _of_items(value, seen, deep=True)
-        case list():
-            items = list(value)
-            yield lambda: value.__setitem__(slice(None), items)
-            for item in items:
-                yield from _of_value(item, seen)
-        case deque() | set():
-            members = value.copy()
+            saved = dict(value)
+            yield lambda: _restore_items(value, saved)
+            inside = saved.values()
+        case list() | deque() | set():
+            members: Any = value.copy()
             yield lambda: _refill(value, members)
+            inside = members if isinstance(value, list) else ()
         case tuple():
-            for item in value:
-                yield from _of_value(item, seen)
-
-
-def _of_items(table: dict[Any, Any], seen: set[int], deep: bool) -> Iterator[Restore]:
-    saved = dict(table)
-    yield lambda: _restore_items(table, saved)
-    for value in saved.values() if deep else ():
-        yield from _of_value(value, seen)
-
-
-def _put_back(tensor: torch.Tensor, copy: torch.Tensor) -> None:
-    """Write only what differs: an expanded tensor, which no pass can write, cannot be written."""
-    if not torch.equal(tensor, copy):
-        tensor.data.copy_(copy)
+            inside = value
+    for item in inside:
+        yield from _ways_back(item, seen)
 
 
 def _refill(container: Any, members: Any) -> None:
     container.clear()
-    container.extend(members) if isinstance(container, deque) else container.update(members)
+    container.update(members) if isinstance(container, set) else container.extend(members)
 
 
 def _restore_items(table: dict[Any, Any], saved: dict[Any, Any]) -> None:

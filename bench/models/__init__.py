@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import difflib
-import importlib
-import importlib.util
 from contextlib import suppress
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bench import factory
 from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
+from bench.data.dataset import Images
 from bench.models.requirements import require_fit
 from bench.randomness import seed_all
 from bench.train.precision import memory_format, parameter_dtype
-
-if TYPE_CHECKING:
-    from bench.data import Images
+from bench.vision import import_torchvision
 
 _WIDE = "a factory that takes a config"
 _PREPARED_WITH = 10_000 * 32 * 32  # pixels of the first images, at most
 _AT_ONCE = 500 * 32 * 32  # pixels
-
-_stubs: list[Any] = []  # operators live as long as the Library object that declared them
 
 
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """Build the model of `config`, its weights from the seed; an unknown name raises UsageError."""
     seed_all(config.seed)
     name = config.model
-    place = f"bench.models.{name}:{name}" if name in NETWORKS else name
+    place = f"bench.models.{name.removesuffix('_28')}:{name}" if name in NETWORKS else name
     if config.model_width != 1 and not _has_widths(place):
         setting, rule = f"model_width={config.model_width:g}", f"model={name!r} has one width"
         raise UsageError(f"{setting} is of {', '.join([*NETWORKS, _WIDE])}; {rule}, leave it out")
@@ -94,30 +86,3 @@ def _factory_model(config: RunConfig, place: str, classes: int) -> torch.nn.Modu
     if not any(p.requires_grad for p in model.parameters()):
         raise UsageError(f"model={config.model!r} has no parameter to train; give it one")
     return model
-
-
-def import_torchvision() -> ModuleType:
-    """Import torchvision, also where its compiled extension does not load.
-
-    PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension is missing, and
-    the import fails because two operators were never declared. Declaring them is enough for models.
-    """
-    if not _stubs and not _extension_loads():
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _stubs.append(library)
-    return importlib.import_module("torchvision")
-
-
-def _extension_loads() -> bool:
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.origin is None:
-        raise UsageError("torchvision is not installed; run make setup")
-    extensions = list(Path(spec.origin).parent.glob("_C*.so"))
-    try:
-        for path in extensions:
-            torch.ops.load_library(str(path))
-    except OSError:
-        return False
-    return bool(extensions)

@@ -13,15 +13,13 @@ from torch import nn
 from bench.config import RunConfig
 from bench.models.layers import scaled
 
-_HIDDEN = 256
-
 
 def mlp(classes: int, config: RunConfig) -> nn.Module:
     """Make a network for grey values: three hidden layers of 256 times the width, no biases.
 
     Generated data of 1,024 features are images of 32 x 32 pixels.
     """
-    hidden = scaled(_HIDDEN, config.model_width)
+    hidden = scaled(256, config.model_width)
     sizes = [config.image_size**2, hidden, hidden, hidden, classes]
     layers: list[nn.Module] = [_Grey()]
     for before, after in itertools.pairwise(sizes):

@@ -11,17 +11,15 @@ from torch import nn
 from bench.config import RunConfig
 from bench.models.layers import scaled
 
-_CHANNELS = 64
-_HALVED = (False, True, False, True, False, True, False)  # whether a block ends in max pooling
-
 
 def resnet23(classes: int, config: RunConfig) -> nn.Module:
     """Chain a convolution, seven bottlenecks of 64 channels times the width and a linear layer."""
-    channels = scaled(_CHANNELS, config.model_width)
+    channels = scaled(64, config.model_width)
     blocks: list[nn.Module] = []
-    for halved in _HALVED:
+    for index in range(7):
         blocks.append(_Bottleneck(channels))
-        blocks += [nn.MaxPool2d(2)] if halved else []
+        if index % 2:
+            blocks.append(nn.MaxPool2d(2))
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
     return nn.Sequential(*_normalised(3, channels, 3), nn.ReLU(), *blocks, *head)
 
@@ -33,10 +31,8 @@ class _Bottleneck(nn.Module):
         super().__init__()
         half = channels // 2
         self.body = nn.Sequential(
-            *_normalised(channels, half, 1),
-            nn.ReLU(),
-            *_normalised(half, half, 3),
-            nn.ReLU(),
+            *(*_normalised(channels, half, 1), nn.ReLU()),
+            *(*_normalised(half, half, 3), nn.ReLU()),
             *_normalised(half, channels, 1),
         )
 
@@ -44,6 +40,6 @@ class _Bottleneck(nn.Module):
         return torch.relu(self.body(x) + x)
 
 
-def _normalised(before: int, after: int, kernel: int) -> tuple[nn.Module, nn.Module]:
+def _normalised(before: int, after: int, kernel: int) -> list[nn.Module]:
     convolution = nn.Conv2d(before, after, kernel, padding=kernel // 2, bias=False)
-    return convolution, nn.BatchNorm2d(after)
+    return [convolution, nn.BatchNorm2d(after)]

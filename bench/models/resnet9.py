@@ -16,7 +16,6 @@ from bench.config import RunConfig
 from bench.models.layers import scaled
 
 _WHITENED = 27  # patches of 3 x 3 pixels in three colours
-_SCALE = 1 / 16  # of the scores
 _SPLITS = 16  # of a rank's batch in batch normalisation
 _LEAST = 32  # numbers of a channel in a part: small images would leave one or two
 _EPS = 1e-2  # added to the variance of a direction before it is scaled to 1
@@ -26,29 +25,27 @@ def resnet9(classes: int, config: RunConfig) -> ResNet9:
     """Make four stages of 64 to 512 channels times the width, two of them with a residual, and one
     linear layer without bias.
     """
-    width = config.model_width
-    return ResNet9(classes, [scaled(channels, width) for channels in (64, 128, 256, 512)])
+    return ResNet9(classes, config.model_width)
 
 
 class ResNet9(nn.Module):
-    """`channels` of its four stages."""
+    """Four stages of 64 to 512 channels times `width`."""
 
-    def __init__(self, classes: int, channels: list[int]) -> None:
+    def __init__(self, classes: int, width: float) -> None:
         super().__init__()
-        stem, one, two, three = channels
+        stem, one, two, three = (scaled(channels, width) for channels in (64, 128, 256, 512))
         self.whiten = nn.Conv2d(3, _WHITENED, 3, padding=1, bias=False)
         self.whiten.weight.requires_grad_(False)
         self.body = nn.Sequential(
-            *(nn.Conv2d(_WHITENED, stem, 1, bias=False), _GhostBatchNorm(stem), nn.CELU(0.3)),
-            *(_halving(stem, one), _Residual(one)),
-            _halving(one, two),
-            *(_halving(two, three), _Residual(three)),
+            *_block(_WHITENED, stem, 1),
+            *(nn.Sequential(*_block(stem, one, 3, nn.MaxPool2d(2))), _Residual(one)),
+            nn.Sequential(*_block(one, two, 3, nn.MaxPool2d(2))),
+            *(nn.Sequential(*_block(two, three, 3, nn.MaxPool2d(2))), _Residual(three)),
             *(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(three, classes, bias=False)),
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        scores: torch.Tensor = self.body(self.whiten(images)) * _SCALE
-        return scores
+        return self.body(self.whiten(images)) / 16  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def prepare_on_images(self, batches: Iterable[torch.Tensor]) -> None:
@@ -72,21 +69,15 @@ class ResNet9(nn.Module):
 class _Residual(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(*_block(channels, channels), *_block(channels, channels))
+        self.body = nn.Sequential(*_block(channels, channels, 3), *_block(channels, channels, 3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        added: torch.Tensor = x + self.body(x)
-        return added
+        return x + self.body(x)  # type: ignore[no-any-return]
 
 
-def _block(before: int, after: int) -> tuple[nn.Module, ...]:
-    convolution = nn.Conv2d(before, after, 3, padding=1, bias=False)
-    return convolution, _GhostBatchNorm(after), nn.CELU(0.3)
-
-
-def _halving(before: int, after: int) -> nn.Module:
-    convolution, *norm_and_activation = _block(before, after)
-    return nn.Sequential(convolution, nn.MaxPool2d(2), *norm_and_activation)
+def _block(before: int, after: int, kernel: int, *pool: nn.Module) -> list[nn.Module]:
+    convolution = nn.Conv2d(before, after, kernel, padding=kernel // 2, bias=False)
+    return [convolution, *pool, _GhostBatchNorm(after), nn.CELU(0.3)]
 
 
 class _GhostBatchNorm(nn.BatchNorm2d):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import torch
@@ -54,80 +53,59 @@ def train(course: Course, log: RunLog, pulse: Pulse) -> bool:
     The clock runs while an epoch's steps do, and not while it is judged. True if all ranks had the
     same parameters after every epoch.
     """
-    config = course.config
-    equal = []
-    for index in range(config.trainings):
-        pulse.enter(f"training {index + 1} of {config.trainings}")
-        equal += _Training(course, index, log, pulse).run()
+    trainings = range(course.config.trainings)
+    equal = [equal for index in trainings for equal in _training(course, index, log, pulse)]
     return all(equal)
 
 
-class _Training:
-    """One training from new weights."""
-
-    def __init__(self, course: Course, index: int, log: RunLog, pulse: Pulse) -> None:
-        self._course, self._index = course, index
-        self._log, self._pulse = log, pulse
-        seed = training_seed(course.config.seed, index)
-        self._config = course.config.model_copy(update={"seed": seed})
-        network = models.build_model(self._config, course.trained.classes)
-        models.prepare(network, self._config, course.trained)
-        self._network = network.to(course.place.torch_device)
-
-    def run(self) -> list[bool]:
-        """Train to the target, or to the last epoch; after which all ranks had one model?"""
-        course, config, steps = self._course, self._config, self._course.steps_per_epoch
-        rank, device = course.launch.rank, course.place.torch_device
-        batches = data.batches(config, rank, course.trained)
-        # data-loading processes load torch before they give the first batch: not on this clock
-        samples = Input(config, chain([next(batches)], batches), device)
-        assert config.epochs is not None
-        all_steps = config.epochs * steps
-        loop = Loop(config, course.backend, self._network, samples, steps=all_steps)
-        self._pulse.enter(
-            f"training {self._index + 1} of {config.trainings}",
-            lambda: (len(samples.wait_seconds), loop.steps),
-        )
-        watch = course.place.stopwatch()
-        equal = []
-        for epoch in range(config.epochs):
-            course.backend.barrier()
-            seconds = time_steps(loop.step, steps, watch).seconds
-            event = self._judge(epoch, loop, seconds)
-            equal.append(bool(event["parameters_equal"]))
-            if config.reaches(event["correct"], event["held_out"]):
-                break
-        return equal
-
-    def _judge(self, epoch: int, loop: Loop, seconds: float) -> dict[str, Any]:
-        """Judge the epoch outside the clock, log it, and return its event."""
-        course, backend, steps = self._course, self._course.backend, self._course.steps_per_epoch
-        losses = loop.losses[epoch * steps : (epoch + 1) * steps]
-        by_rank = None if self._config.averages else backend.gather(self._right_alone())
+def _training(course: Course, index: int, log: RunLog, pulse: Pulse) -> Iterator[bool]:
+    """Train from new weights to the target, or to the last epoch; yield after each epoch whether
+    all ranks had one model.
+    """
+    name = f"training {index + 1} of {course.config.trainings}"
+    pulse.enter(name)
+    seed = training_seed(course.config.seed, index)
+    config = course.config.model_copy(update={"seed": seed})
+    backend, device, steps = course.backend, course.place.torch_device, course.steps_per_epoch
+    network = models.build_model(config, course.trained.classes)
+    models.prepare(network, config, course.trained)
+    network = network.to(device)
+    batches = data.batches(config, course.launch.rank, course.trained)
+    # data-loading processes load torch before they give the first batch: not on this clock
+    samples = Input(config, chain([next(batches)], batches), device)
+    assert config.epochs is not None
+    loop = Loop(config, backend, network, samples, steps=config.epochs * steps)
+    pulse.enter(name, lambda: (len(samples.wait_seconds), loop.steps))
+    watch, total = course.place.stopwatch(), course.judged.samples
+    assert total is not None
+    for epoch in range(config.epochs):
+        backend.barrier()
+        seconds = time_steps(loop.step, steps, watch).seconds
+        loss = loop.losses[epoch * steps : (epoch + 1) * steps].mean().item()
+        by_rank = {}
+        if not config.averages:  # what each rank's own parameters have right
+            right = _count(course, network, range(total), pulse.tick)
+            by_rank = {"own_correct": backend.gather(right)}
         loop.session.sync_buffers()
-        correct = count_correct(course, self._network, self._pulse.tick)
+        correct = count_correct(course, network, pulse.tick)
         loop.session.model.train()
-        assert course.judged.samples is not None
-        event: dict[str, Any] = {
-            "training": self._index,
-            "index": epoch,
-            "steps": steps,
-            "seconds": backend.reduce_scalar(seconds, "max"),
-            "loss": backend.reduce_scalar(losses.mean().item(), "sum") / self._config.world_size,
-            "correct": correct,
-            "held_out": course.judged.samples,
-            "parameters_equal": len(set(backend.gather(digest(self._network)))) == 1,
-            **({} if by_rank is None else {"own_correct": by_rank}),
-        }
-        self._log.write("epoch", **event)
-        self._pulse.epoch(self._index, epoch, correct / event["held_out"])
-        return event
-
-    def _right_alone(self) -> int:
-        """Count the held-out samples that this rank's own parameters have right."""
-        course = self._course
-        assert course.judged.samples is not None
-        return _count(course, self._network, range(course.judged.samples), self._pulse.tick)
+        equal = len(set(backend.gather(digest(network)))) == 1
+        log.write(
+            "epoch",
+            training=index,
+            index=epoch,
+            steps=steps,
+            seconds=backend.reduce_scalar(seconds, "max"),
+            loss=backend.reduce_scalar(loss, "sum") / config.world_size,
+            correct=correct,
+            held_out=total,
+            parameters_equal=equal,
+            **by_rank,
+        )
+        pulse.epoch(index, epoch, correct / total)
+        yield equal
+        if config.reaches(correct, total):
+            break
 
 
 def count_correct(

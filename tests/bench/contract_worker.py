@@ -217,9 +217,9 @@ def kept(config: RunConfig, backend: Any) -> bool:
     import torch
 
     from bench.models import build_model
-    from tests.bench.test_requirements import tensors
+    from tests.bench.test_model import tensors
 
-    model = "tests.bench.test_requirements:frozen_kinds"
+    model = "tests.bench.test_model:frozen_kinds"
     network = build_model(config.model_copy(update={"model": model}), 10)
     before = tensors(network)
     trained = [p for p in network.parameters() if p.requires_grad]

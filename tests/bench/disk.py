@@ -1,18 +1,27 @@
-"""Small data sets in the true formats, byte by byte and not by the readers' libraries."""
+"""Small data sets in the published formats, whose checksums torchvision takes for its own."""
 
 from __future__ import annotations
 
-import struct
-import zlib
+import hashlib
+import io
+import pickle
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
+from scipy.io import savemat
 
 from bench.config import RunConfig
+from bench.vision import import_torchvision
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+LABELS = [index % 10 for index in range(20)]  # of what is trained on
+TEST_LABELS = [9, 3, 5]
+PARTS = {"cifar10": [f"data_batch_{n}" for n in range(1, 6)], "cifar100": ["train"]}
+PUBLISHED = ("svhn", *PARTS)
 
 
 def pixels(samples: int, seed: int = 0) -> Pixels:
@@ -25,103 +34,72 @@ def config(dataset: str, folder: Path, **fields: object) -> RunConfig:
     return RunConfig(**{**base, "batch_per_rank": 4, **fields})
 
 
-# --- MATLAB 5 (.mat), after "MAT-File Format", MathWorks: SVHN
+def _mat(images: Pixels, labels: list[int]) -> bytes:
+    """Encode SVHN's X [32, 32, 3, n] and y [n, 1]; a 0 is labelled 10."""
+    numbers = np.array([[label or 10] for label in labels], np.uint8)
+    file: Any = io.BytesIO()
+    savemat(file, {"X": images.transpose(2, 3, 1, 0), "y": numbers})
+    content: bytes = file.getvalue()
+    return content
 
 
-def _element(kind: int, data: bytes) -> bytes:
-    return struct.pack("<II", kind, len(data)) + data + b"\0" * (-len(data) % 8)
+def _cifar(images: Pixels, labels: list[int], key: str) -> bytes:
+    return pickle.dumps({"data": images.reshape(len(images), -1), key: labels}, 2)
 
 
-def _matrix(name: str, shape: tuple[int, ...], data: bytes) -> bytes:
-    """Encode a uint8 array; `data` is in column-major order, as MATLAB has it."""
-    flags = _element(6, struct.pack("<II", 9, 0))  # mxUINT8_CLASS
-    dimensions = _element(5, struct.pack(f"<{len(shape)}i", *shape))
-    return _element(14, flags + dimensions + _element(1, name.encode()) + _element(2, data))
+def publish(dataset: str, folder: Path, patch: pytest.MonkeyPatch) -> list[Path]:
+    """Write twenty images to train on and three held out; make torchvision know their checksums.
+
+    Return the files: those to train on first.
+    """
+    trained, judged = pixels(20), pixels(3, seed=1)
+    source: Any = getattr(import_torchvision().datasets, dataset.upper())
+    if dataset == "svhn":
+        contents = {"train_32x32.mat": _mat(trained, LABELS)}
+        contents["test_32x32.mat"] = _mat(judged, TEST_LABELS)
+    else:
+        key = "labels" if dataset == "cifar10" else "fine_labels"
+        names = PARTS[dataset]
+        size = 20 // len(names)
+        contents = {
+            f"{source.base_folder}/{name}": _cifar(
+                trained[at : at + size], LABELS[at : at + size], key
+            )
+            for name, at in zip(names, range(0, 20, size), strict=True)
+        }
+        of_test = f"{source.base_folder}/{source.test_list[0][0]}"
+        contents[of_test] = _cifar(judged, TEST_LABELS, key)
+        meta = pickle.dumps({source.meta["key"]: [str(n) for n in range(100)]}, 2)
+        contents[f"{source.base_folder}/{source.meta['filename']}"] = meta
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    sums = [hashlib.md5(content).hexdigest() for content in contents.values()]
+    if dataset == "svhn":
+        urls = [source.split_list[part][0] for part in ("train", "test")]
+        listed = zip(("train", "test"), zip(urls, contents, sums, strict=True), strict=True)
+        patch.setattr(source, "split_list", {**source.split_list, **dict(listed)})
+    else:
+        each = [[Path(name).name, md5] for name, md5 in zip(contents, sums, strict=True)]
+        patch.setattr(source, "train_list", each[:-2])
+        patch.setattr(source, "test_list", each[-2:-1])
+        patch.setattr(source, "meta", {**source.meta, "md5": sums[-1]})
+    return [folder / name for name in contents]
 
 
-def mat_bytes(images: Pixels, labels: list[int], compressed: bool = True) -> bytes:
-    """Encode SVHN's train_32x32.mat: X [32, 32, 3, n], y [n, 1]; a 0 is labelled 10."""
-    n = len(images)
-    # column-major [row, column, channel, n] runs through rows fastest: [n, channel, column, row] in
-    # C order
-    parts = [
-        _matrix("X", (32, 32, 3, n), images.transpose(0, 1, 3, 2).tobytes()),
-        _matrix("y", (n, 1), bytes(labels)),
-    ]
-    if compressed:
-        squeezed = [zlib.compress(part) for part in parts]
-        parts = [struct.pack("<II", 15, len(part)) + part for part in squeezed]
-    header = b"MATLAB 5.0 MAT-file".ljust(116) + b"\0" * 8 + struct.pack("<H2s", 0x0100, b"IM")
-    return header + b"".join(parts)
-
-
-def write_svhn(folder: Path, images: Pixels, labels: list[int], compressed: bool = True) -> Path:
-    path = folder / "train_32x32.mat"
-    path.write_bytes(mat_bytes(images, labels, compressed))
+def archive(files: list[Path], folder: Path, source: Any, patch: pytest.MonkeyPatch) -> Path:
+    """Move published files of a CIFAR into the archive that torchvision would download."""
+    path: Path = folder / source.filename
+    with tarfile.open(path, "w:gz") as packed:
+        for file in files:
+            packed.add(file, file.relative_to(file.parents[1]).as_posix())
+            file.unlink()
+    patch.setattr(source, "tgz_md5", hashlib.md5(path.read_bytes()).hexdigest())
     return path
 
 
-# --- Python 2 pickles of protocol 2, opcode by opcode, as the CIFAR files are
-
-
-def _string(text: bytes) -> bytes:
-    short = len(text) < 256
-    return (b"U" + bytes([len(text)]) if short else b"T" + struct.pack("<i", len(text))) + text
-
-
-def _integers(values: list[int]) -> bytes:
-    return b"](" + b"".join(b"J" + struct.pack("<i", value) for value in values) + b"e"
-
-
-def _array(rows: Pixels) -> bytes:
-    """Pickle a numpy array of bytes as numpy 1 pickled it under Python 2."""
-    kind = b"cnumpy\ndtype\n" + _string(b"u1") + b"K\0K\x01\x87R" + b"(K\x03" + _string(b"|")
-    kind += b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K\0tb"
-    shape = b"".join(b"J" + struct.pack("<i", edge) for edge in rows.shape) + b"\x86"
-    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85"
-    empty += _string(b"b") + b"\x87R"
-    return empty + b"(K\x01" + shape + kind + b"\x89" + _string(rows.tobytes()) + b"tb"
-
-
-def _pickle(entries: dict[bytes, bytes]) -> bytes:
-    return b"\x80\x02}(" + b"".join(_string(key) + value for key, value in entries.items()) + b"u."
-
-
-def cifar_bytes(images: Pixels, labels: list[int], key: bytes = b"labels") -> bytes:
-    entries = {b"batch_label": _string(b"training"), key: _integers(labels)}
-    return _pickle({**entries, b"data": _array(images.reshape(len(images), -1))})
-
-
-def cifar_meta(key: bytes, classes: int) -> bytes:
-    names = b"](" + b"".join(_string(b"class %d" % index) for index in range(classes)) + b"e"
-    return _pickle({key: names, b"num_vis": b"K\x20"})
-
-
-def write_cifar10(folder: Path, images: Pixels, labels: list[int]) -> list[Path]:
-    """Write five training files of equal length, and no test images, which are not needed."""
-    base, share = folder / "cifar-10-batches-py", len(images) // 5
-    base.mkdir(parents=True)
-    paths = [base / f"data_batch_{index + 1}" for index in range(5)]
-    for index, path in enumerate(paths):
-        part = slice(index * share, (index + 1) * share)
-        path.write_bytes(cifar_bytes(images[part], labels[part]))
-    (base / "batches.meta").write_bytes(cifar_meta(b"label_names", 10))
-    return paths
-
-
-def write_cifar100(folder: Path, images: Pixels, labels: list[int]) -> Path:
-    base = folder / "cifar-100-python"
-    base.mkdir(parents=True)
-    (base / "train").write_bytes(cifar_bytes(images, labels, b"fine_labels"))
-    (base / "meta").write_bytes(cifar_meta(b"fine_label_names", 100))
-    return base / "train"
-
-
-# --- a folder of JPEGs per class, as ImageNet's train/
-
-
 def write_folder(folder: Path, per_class: int = 6) -> list[Path]:
-    """Write two classes of images of several sizes."""
+    """Write two classes of images of several sizes, as ImageNet's train/."""
     paths = []
     for label, name in enumerate(("n01440764", "n01443537")):
         (folder / name).mkdir(parents=True)

@@ -84,25 +84,20 @@ def test_digits_are_scikit_learns_own() -> None:
 
 
 @pytest.mark.parametrize("world_size", [1, 3, 4])
-def test_fixed_parts_are_disjoint_and_cover_the_set(world_size: int) -> None:
+def test_a_rank_keeps_its_fixed_part_for_all_epochs_in_a_new_order(world_size: int) -> None:
     parts = [fixed_part(1797, world_size, rank, seed=5) for rank in range(world_size)]
     assert sorted(np.concatenate(parts).tolist()) == list(range(1797))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert parts[0].tolist() != fixed_part(1797, world_size, 0, seed=6).tolist()
-
-
-@pytest.mark.parametrize("world_size", [1, 3])
-def test_a_rank_keeps_its_fixed_part_for_all_epochs_in_a_new_order(world_size: int) -> None:
     c = config(global_batch=300, world_size=world_size, sharding="fixed", seed=5)
     assert describe(c, load_images(c))["dropped_per_epoch"] == 297
-    for rank in range(world_size):
-        owned = set(fixed_part(1797, world_size, rank, seed=5).tolist())
+    for rank, part in enumerate(parts):
         steps = list(islice(rank_indices(c, rank, 1797), 10))
         epochs = [[i for step in steps[start : start + 5] for i in step] for start in (0, 5)]
         assert [step.epoch for step in steps] == [0] * 5 + [1] * 5
         for epoch in epochs:
             assert len(epoch) == len(set(epoch)) == 5 * 300 // world_size
-            assert set(epoch) <= owned
+            assert set(epoch) <= set(part.tolist())
         assert epochs[0] != epochs[1]
 
 
@@ -122,23 +117,16 @@ def test_preprocessing_outside_makes_the_batches_of_the_run_beforehand(num_worke
     )
 
 
-def test_a_resident_batch_is_every_step_s() -> None:
-    c = config(global_batch=4, preprocessing="resident", precision="bf16")
+def test_a_resident_batch_is_every_step_s_and_each_rank_has_another() -> None:
+    c = config(global_batch=8, world_size=2, preprocessing="resident", precision="bf16")
     images = load_images(c)
-    samples = Input(c, batches(c, 0, images), torch.device("cpu"))
-    (first, labels), (second, again) = samples.step(), samples.step()
+    ranks = [Input(c, batches(c, rank, images), torch.device("cpu")) for rank in (0, 1)]
+    (first, labels), (second, again) = ranks[0].step(), ranks[0].step()
     assert first is second
     assert labels is again
     assert torch.equal(first, take(c, 0, 1)[0][0].to(torch.bfloat16))
-    assert samples.samples == 8
-    assert describe(c, images)["preprocessing"] == (
-        "outside the clock: one batch, kept on the device, is every step's"
-    )
-
-
-def test_each_rank_has_a_resident_batch_of_its_own() -> None:
-    c = config(global_batch=8, world_size=2, preprocessing="resident", dataset="synthetic")
-    images = load_images(c)
-    both = [Input(c, batches(c, r, images), torch.device("cpu")).step()[0] for r in (0, 1)]
-    assert not torch.equal(*both)
-    assert str(describe(c, images)["sharding"]).startswith("the same samples in every step")
+    assert ranks[0].samples == 8
+    assert not torch.equal(first, ranks[1].step()[0])
+    facts = describe(c, images)
+    assert str(facts["preprocessing"]).endswith("one batch, kept on the device, is every step's")
+    assert str(facts["sharding"]).startswith("the same samples in every step")

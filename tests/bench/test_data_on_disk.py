@@ -1,44 +1,28 @@
-"""Data sets on disk: parsed byte for byte; every defect is one line that names the file."""
+"""Data sets on disk: as published or not at all, fetched once; image folders; augmentation."""
 
 from __future__ import annotations
 
-import os
 import pickle
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from scipy.io import savemat
 
 from bench.config import RunConfig, UsageError
-from bench.data import batches, describe, load_images
+from bench.data import batches, describe, load_held_out, load_images
+from bench.data.augment import EpochCrops, crop_and_flip, in_words
 from bench.data.dataset import Indices
-from bench.data.on_disk import Arrays
+from bench.vision import import_torchvision
 from tests.bench import disk
-
-SAMPLES = 20
-LABELS = [index % 10 for index in range(SAMPLES)]
-
-
-def write(dataset: str, folder: Path) -> Path:
-    """Write the data set with disk.pixels(SAMPLES) and LABELS; return its last training file."""
-    images = disk.pixels(SAMPLES)
-    if dataset == "svhn":
-        return disk.write_svhn(folder, images, [label or 10 for label in LABELS])
-    if dataset == "cifar10":
-        return disk.write_cifar10(folder, images, LABELS)[-1]
-    if dataset == "imagefolder":
-        return disk.write_folder(folder)[-1]
-    return disk.write_cifar100(folder, images, LABELS)
-
-
-def arrays(dataset: str, folder: Path, **fields: object) -> Arrays:
-    images = load_images(disk.config(dataset, folder, **fields))
-    assert isinstance(images, Arrays)
-    return images
 
 
 def complaint(config: RunConfig) -> str:
@@ -48,88 +32,140 @@ def complaint(config: RunConfig) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
-def test_parsed_byte_for_byte(dataset: str, tmp_path: Path) -> None:
-    write(dataset, tmp_path)
-    images = arrays(dataset, tmp_path)
-    assert np.array_equal(images.pixels.numpy(), disk.pixels(SAMPLES))
-    assert images.labels.tolist() == LABELS, "SVHN labels a 0 as 10"
-    assert images.classes == (100 if dataset == "cifar100" else 10)
-    assert images.samples == SAMPLES
+@pytest.mark.parametrize("dataset", disk.PUBLISHED)
+def test_published_sets_are_read_byte_for_byte(
+    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.publish(dataset, tmp_path, monkeypatch)
+    config = disk.config(dataset, tmp_path, epochs=1)
+    trained: Any = load_images(config)
+    judged: Any = load_held_out(config, trained)
+    assert np.array_equal(trained.pixels.numpy(), disk.pixels(20))
+    assert trained.labels.tolist() == disk.LABELS, "SVHN labels a 0 as 10"
+    assert (trained.classes, trained.samples) == (100 if dataset == "cifar100" else 10, 20)
+    assert np.array_equal(judged.pixels.numpy(), disk.pixels(3, seed=1))
+    assert judged.labels.tolist() == disk.TEST_LABELS
+    facts = describe(config, trained)
+    assert (facts["steps_per_epoch"], facts["files_as_published"]) == (5, True)
+    for images, alike in ((trained, False), (judged, True)):
+        first, second = (images.__getitems__(Indices([0, 1, 2], e))[0] for e in (0, 1))
+        assert torch.equal(first, second) == alike, "what judges is never augmented"
 
 
-def test_a_batch_is_the_bytes_normalised(tmp_path: Path) -> None:
-    write("cifar10", tmp_path)
-    plain = arrays("cifar10", tmp_path, augment=False)
+def test_a_batch_is_the_bytes_normalised_and_resized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.publish("cifar10", tmp_path, monkeypatch)
+    plain = load_images(disk.config("cifar10", tmp_path, augment=False))
     images, labels = plain.__getitems__([7, 3])
     mean = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(3, 1, 1)
     std = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(3, 1, 1)
     restored = ((images * std + mean) * 255).round().to(torch.uint8).numpy()
-    assert images.dtype == torch.float32
-    assert np.array_equal(restored, disk.pixels(SAMPLES)[[7, 3]])
-    assert labels.tolist() == [7, 3]
-    assert labels.dtype == torch.int64
+    assert np.array_equal(restored, disk.pixels(20)[[7, 3]])
+    assert (images.dtype, labels.dtype, labels.tolist()) == (torch.float32, torch.int64, [7, 3])
+    halved = load_images(disk.config("cifar10", tmp_path, augment=False, image_size=8))
+    small = halved.__getitems__([7, 3])[0]
+    assert small.shape == (2, 3, 8, 8)
+    assert float(small.mean()) == pytest.approx(float(images.mean()), abs=0.02)
+    assert float(small.std()) < 0.4 * float(images.std()), "antialiased: noise averages out"
 
 
-def test_another_size(tmp_path: Path) -> None:
-    write("cifar10", tmp_path)
-    small = arrays("cifar10", tmp_path, augment=False, image_size=16).__getitems__([0])[0]
-    whole = arrays("cifar10", tmp_path, augment=False).__getitems__([0])[0]
-    assert small.shape == (1, 3, 16, 16)
-    assert float(small.mean()) == pytest.approx(float(whole.mean()), abs=0.02)
-    assert float(small.std()) < 0.8 * float(whole.std()), "antialiased: noise averages out"
+class Hostile:
+    """Unpickled, it leaves a file."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (self.trace,)  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9999])
-def test_truncated_files(dataset: str, kept: float, tmp_path: Path) -> None:
-    path = write(dataset, tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept * len(whole))])
-    line = complaint(disk.config(dataset, tmp_path))
-    assert f"{path} is truncated or corrupt" in line
-    assert "delete it" in line
+@pytest.mark.parametrize("dataset", disk.PUBLISHED)
+def test_what_was_not_published_is_refused_and_never_unpickled(
+    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.publish(dataset, tmp_path, monkeypatch)[0]
+    whole, trace = file.read_bytes(), tmp_path / "trace"
+    for content in (whole[:-1], b"", b"<html>404 Not Found</html>", pickle.dumps(Hostile(trace))):
+        file.write_bytes(content)
+        line = complaint(disk.config(dataset, tmp_path))
+        said = f"dataset={dataset}: its train part, as it was published, is not in data_dir="
+        assert line.startswith(f"{said}{tmp_path}, and download=False; put http")
+    assert not trace.exists()
+    file.write_bytes(whole)
+    assert load_images(disk.config(dataset, tmp_path)).samples == 20
 
 
-def test_files_that_parse_but_hold_something_else(tmp_path: Path) -> None:
-    images = disk.pixels(SAMPLES)
-    path = write("cifar100", tmp_path)
-    outside = "labels other than 0 to 99"
-    for content, words in [
-        (disk.cifar_bytes(images, [*LABELS[:-1], 100], b"fine_labels"), outside),
-        (disk.cifar_bytes(images, LABELS[:-1], b"fine_labels"), "20 images and 19 labels"),
-        (disk.cifar_bytes(images[:, :2], LABELS, b"fine_labels"), "truncated or corrupt"),
-        (disk.cifar_bytes(images, LABELS, b"coarse_labels"), "fine_labels"),
-        (b"<html>404 Not Found</html>", "truncated or corrupt"),
-    ]:
-        path.write_bytes(content)
-        line = complaint(disk.config("cifar100", tmp_path))
+class _Handler(SimpleHTTPRequestHandler):
+    asked: list[str]
+
+    def log_message(self, format: str, *args: object) -> None:
+        self.asked.append(self.path)
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, list[str]]]:
+    """Serve a CIFAR-100 as the archive it is published as; yield its path and what was asked."""
+    monkeypatch.setenv("no_proxy", "*")
+    source, asked = import_torchvision().datasets.CIFAR100, list[str]()
+    files = disk.publish("cifar100", tmp_path / "served", monkeypatch)
+    archive = disk.archive(files, tmp_path / "served", source, monkeypatch)
+    handler = type("Handler", (_Handler,), {"asked": asked})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=archive.parent)) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{http.server_port}/{archive.name}"
+        monkeypatch.setattr(source, "url", url)
+        yield archive, asked
+        http.shutdown()
+        thread.join()
+
+
+def test_launches_and_ranks_fetch_once(served: tuple[Path, list[str]], tmp_path: Path) -> None:
+    _, asked = served
+    load_images(disk.config("cifar100", tmp_path / "alone", download=True))
+    once = len(asked)
+    config = disk.config("cifar100", tmp_path / "shared" / "sets", download=True)
+    # an flock is held by an open file, so that threads shut each other out as processes do
+    with ThreadPoolExecutor(4) as pool:
+        for images in pool.map(load_images, [config] * 4):
+            assert np.array_equal(images.pixels.numpy(), disk.pixels(20))  # type: ignore[attr-defined]
+    assert len(asked) == 2 * once
+    assert config.data_dir is not None
+    (config.data_dir / ".cifar100.lock").unlink()
+    before = sorted(config.data_dir.rglob("*"))
+    load_images(config)
+    assert sorted(config.data_dir.rglob("*")) == before
+    assert len(asked) == 2 * once, "a complete folder is neither written to nor asked for"
+
+
+def test_without_network_the_line_says_what_to_put_where(
+    served: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, folder = import_torchvision().datasets.CIFAR100, tmp_path / "data"
+    monkeypatch.setattr(source, "url", "http://127.0.0.1:1/cifar-100-python.tar.gz")
+    line = complaint(disk.config("cifar100", folder, download=True))
+    for words in ("cannot be downloaded", "Connection refused", source.url, str(folder), "unpack"):
         assert words in line
-        assert str(path) in line
-    (svhn := tmp_path / "train_32x32.mat").write_bytes(disk.mat_bytes(images, [11] * SAMPLES))
-    assert "labels other than 0 to 9" in complaint(disk.config("svhn", tmp_path))
-    savemat(svhn, {"X": images.transpose(2, 3, 1, 0).astype(np.float64), "y": np.array([LABELS]).T})
-    assert "float64" in complaint(disk.config("svhn", tmp_path))
+    served[0].rename(folder / served[0].name)  # by hand
+    assert load_images(disk.config("cifar100", folder, download=True)).samples == 20
+    assert not served[1]
 
 
-def test_what_the_log_says(tmp_path: Path) -> None:
-    write("cifar10", tmp_path)
-    config = disk.config("cifar10", tmp_path, sharding="fixed")
-    facts = describe(config, load_images(config))
-    assert (facts["steps_per_epoch"], facts["files_as_published"]) == (5, False)
-    flips = "random crop after 4 pixels of padding, horizontal flip"
-    assert facts["augmentation"] == flips
+def test_a_download_is_held_against_its_checksum(
+    served: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_torchvision().datasets.CIFAR100, "tgz_md5", "0" * 32)
+    assert "cannot be downl" in complaint(disk.config("cifar100", tmp_path / "d", download=True))
+    assert not (tmp_path / "d" / "cifar-100-python").exists()
 
 
-def test_folder_of_jpegs(tmp_path: Path) -> None:
+def test_a_folder_of_jpegs_is_what_torchvisions_evaluation_makes(tmp_path: Path) -> None:
     paths = disk.write_folder(tmp_path)
     images = load_images(disk.config("imagefolder", tmp_path, augment=False))
     assert (images.classes, images.samples) == (2, 12)
     got, labels = images.__getitems__([0, 11])
-    assert got.shape == (2, 3, 32, 32)
-    assert labels.tolist() == [0, 1]
-    from bench.models import import_torchvision
-
+    assert (got.shape, labels.tolist()) == ((2, 3, 32, 32), [0, 1])
     import_torchvision()
     from torchvision.transforms import v2
 
@@ -151,14 +187,41 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     assert "n0" in complaint(disk.config("imagefolder", tmp_path / "train"))
 
 
-@pytest.mark.parametrize(("content", "num_workers"), [("truncated", 1), ("text", 0)])
+def folder_of(root: Path, images: dict[str, Image.Image]) -> Any:
+    for name, image in images.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        image.save(root / name)
+    fields: dict[str, Any] = {"batch_per_rank": 1, "augment": False, "image_size": 8}
+    return load_images(disk.config("imagefolder", root, **fields))
+
+
+def test_sixteen_bits_are_scaled_and_not_cut_off(tmp_path: Path) -> None:
+    grey = Image.fromarray(np.full((8, 8), 0x8040, np.uint16))
+    plain = Image.fromarray(np.full((8, 8), 0x80, np.uint8))
+    deep = folder_of(tmp_path / "16", {"a/0.png": grey, "b/0.png": grey})
+    flat = folder_of(tmp_path / "8", {"a/0.png": plain, "b/0.png": plain})
+    assert torch.equal(deep.__getitems__([0])[0], flat.__getitems__([0])[0])
+    floats = Image.fromarray(np.ones((8, 8), np.float32))
+    with pytest.raises(UsageError, match="mode F, whose range is not known"):
+        folder_of(tmp_path / "f", {"a/0.tiff": floats, "b/0.tiff": floats}).__getitems__([0])
+
+
+def test_one_class_is_refused_and_one_level_too_high_is_told(tmp_path: Path) -> None:
+    image = Image.fromarray(np.zeros((8, 8, 3), np.uint8))
+    with pytest.raises(UsageError, match="has one class"):
+        folder_of(tmp_path / "one", {"a/0.png": image})
+    nested = folder_of(tmp_path / "two", {"x/a/0.png": image, "y/b/0.png": image})
+    assert "one level too high" in nested.doubt
+    assert folder_of(tmp_path / "flat", {"x/0.png": image, "y/0.png": image}).doubt == ""
+
+
+@pytest.mark.parametrize(("kept", "num_workers"), [(0.5, 1), (0.0, 0)])
 def test_an_unreadable_jpeg_fails_the_run_with_its_path(
-    content: str, num_workers: int, tmp_path: Path
+    kept: float, num_workers: int, tmp_path: Path
 ) -> None:
     path = disk.write_folder(tmp_path)[4]
     whole = path.read_bytes()
-    broken = {"truncated": whole[: len(whole) // 2], "text": b"no image"}
-    path.write_bytes(broken[content])
+    path.write_bytes(whole[: int(kept * len(whole))] or b"no image")
     config = disk.config("imagefolder", tmp_path, num_workers=num_workers)
     with pytest.raises(UsageError) as caught:
         list(islice(batches(config, 0, load_images(config)), 3))
@@ -170,7 +233,7 @@ def test_an_unreadable_jpeg_fails_the_run_with_its_path(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_same_bits_whatever_the_ranks_and_loading_processes(tmp_path: Path) -> None:
     """Three steps an epoch: seven reach into the third, and augmentation differs between epochs."""
-    write("imagefolder", tmp_path)
+    disk.write_folder(tmp_path)
 
     def joined(world_size: int, num_workers: int = 0) -> list[torch.Tensor]:
         batch = {"batch_per_rank": None, "global_batch": 4, "num_workers": num_workers}
@@ -185,12 +248,17 @@ def test_the_same_bits_whatever_the_ranks_and_loading_processes(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "imagefolder"])
-def test_augmentation_is_of_seed_epoch_and_sample(dataset: str, tmp_path: Path) -> None:
-    write(dataset, tmp_path)
+def test_augmentation_is_of_seed_epoch_and_sample(
+    dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if dataset == "imagefolder":
+        disk.write_folder(tmp_path)
+    else:
+        disk.publish(dataset, tmp_path, monkeypatch)
     images = load_images(disk.config(dataset, tmp_path))
     first = images.__getitems__(Indices([3, 5, 7, 2], 0))[0]
     alone = images.__getitems__(Indices([7], 0))[0][0]
-    assert torch.equal(first[2], alone), "whoever stands beside it"
+    assert torch.equal(first[2], alone), "whichever samples stand beside it"
     assert not torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 1))[0])
     again = images.__getitems__(Indices([3, 5, 7, 2], 0))[0]
     assert torch.equal(first, again), "also after another epoch"
@@ -198,51 +266,43 @@ def test_augmentation_is_of_seed_epoch_and_sample(dataset: str, tmp_path: Path) 
     assert not torch.equal(first, other.__getitems__(Indices([3, 5, 7, 2], 0))[0])
 
 
-class Hostile:
-    """Unpickled, it leaves a file where it was told to."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.system, (f"touch {self.trace}",)
-
-
-@pytest.mark.parametrize("dataset", ["cifar10", "cifar100"])
-@pytest.mark.parametrize("protocol", [0, 5])
-@pytest.mark.parametrize("inside", [False, True])
-def test_nothing_that_a_file_holds_is_run(
-    dataset: str, protocol: int, inside: bool, tmp_path: Path
-) -> None:
-    path, trace = write(dataset, tmp_path), tmp_path / "trace"
-    bad: object = Hostile(trace)
-    if inside:
-        bad = {"data": disk.pixels(SAMPLES), "labels": LABELS, "more": bad}
-    content = pickle.dumps(bad, protocol)
-    pickle.loads(content)
-    assert trace.exists(), "it would"
-    trace.unlink()
-    for file in path.parent.iterdir():
-        if file.is_file():  # the table of class names is a pickle as well
-            file.write_bytes(content)
-    assert "it names posix.system" in complaint(disk.config(dataset, tmp_path))
-    assert not trace.exists()
+def test_a_folders_validation_stands_beside_it(tmp_path: Path) -> None:
+    disk.write_folder(tmp_path / "train")
+    image = disk.write_folder(tmp_path / "val", per_class=2)[0]
+    config = disk.config("imagefolder", tmp_path / "train", epochs=1)
+    trained = load_images(config)
+    judged = load_held_out(config, trained)
+    assert (judged.classes, judged.samples) == (trained.classes, 2 * trained.classes)
+    assert torch.equal(*(judged.__getitems__(Indices([0], epoch))[0] for epoch in (0, 1)))
+    with pytest.raises(UsageError, match="is what a training is judged by"):
+        load_held_out(config.model_copy(update={"data_dir": tmp_path / "val"}), judged)
+    (tmp_path / "val" / "one more").mkdir()
+    (tmp_path / "val" / "one more" / image.name).write_bytes(image.read_bytes())
+    with pytest.raises(UsageError, match=r"classes, other than the .* give both the same folders"):
+        load_held_out(config, trained)
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_a_set_that_somebody_pickled_today_is_read(protocol: int, tmp_path: Path) -> None:
-    path = write("cifar100", tmp_path)
-    images = disk.pixels(7, seed=3)
-    for rows in (images.reshape(7, -1), np.asfortranarray(images.reshape(7, -1))):
-        path.write_bytes(pickle.dumps({"data": rows, "fine_labels": LABELS[:7]}, protocol))
-        read = arrays("cifar100", tmp_path)
-        assert np.array_equal(read.pixels.numpy(), images)
-        assert read.labels.tolist() == LABELS[:7]
-        assert not read.as_published
+def test_crop_and_flip_is_what_the_rows_say() -> None:
+    images = disk.pixels(5)
+    rows = np.array([[0, 0, 0], [8, 8, 1], [4, 4, 0], [3, 7, 1], [4, 4, 1]], np.uint8)
+    cropped = crop_and_flip(images, rows)
+    for image, (down, right, mirrored), ours in zip(images, rows, cropped, strict=True):
+        padded = np.zeros((3, 40, 40), np.uint8)
+        padded[:, 4:36, 4:36] = image
+        expected = padded[:, down : down + 32, right : right + 32]
+        assert np.array_equal(ours, expected[:, :, ::-1] if mirrored else expected)
+    assert np.array_equal(images, disk.pixels(5)), "the data set itself is not touched"
 
 
-@pytest.mark.parametrize("kind", ["O", "V8"])
-def test_arrays_of_anything_but_numbers_are_refused(kind: str, tmp_path: Path) -> None:
-    path = write("cifar100", tmp_path)
-    path.write_bytes(pickle.dumps({"data": np.zeros((7, 3072), kind), "fine_labels": LABELS[:7]}))
-    assert "truncated or corrupt" in complaint(disk.config("cifar100", tmp_path))
+def test_crops_are_uniform_and_house_numbers_never_mirrored() -> None:
+    rows = EpochCrops(seed=0, samples=8100, flips=True).rows(0, list(range(8100)))
+    for column in (0, 1):
+        counts = np.bincount(rows[:, column])
+        assert len(counts) == 9
+        assert abs(counts - 900).max() < 5 * 30  # five standard deviations of a binomial
+    assert abs(int(rows[:, 2].sum()) - 4050) < 5 * 45
+    assert not EpochCrops(seed=0, samples=100, flips=False).rows(3, list(range(100)))[:, 2].any()
+    said = {name: in_words(disk.config(name, Path("data"))) for name in disk.PUBLISHED}
+    assert said["svhn"] == "random crop after 4 pixels of padding"
+    assert said["cifar10"] == said["cifar100"] == f"{said['svhn']}, horizontal flip"
+    assert in_words(disk.config("svhn", Path("data"), augment=False)) == "none"

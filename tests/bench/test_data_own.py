@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from bench.config import RunConfig, UsageError
-from bench.data import batches, describe, load_images
+from bench.data import batches, describe, load_held_out, load_images
+from bench.data.custom import Own
 from tests.bench import own_data
 
 
@@ -114,3 +115,30 @@ def test_a_data_set_smaller_than_a_step_is_refused() -> None:
 def test_an_endless_data_set_has_no_fixed_parts() -> None:
     with pytest.raises(UsageError, match="is endless"):
         load_images(config("endless", sharding="fixed"))
+
+
+def test_a_set_that_cannot_be_pickled_is_told_before_a_process_is_spawned() -> None:
+    local = type("Local", (own_data.Ramp,), {})
+    own = Own(c := config("ramp", num_workers=2), local(c))
+    with pytest.raises(UsageError, match=r"num_workers=2 spawns processes.*--num-workers 0"):
+        own.require_picklable()
+
+
+def test_a_set_brings_what_it_is_judged_by() -> None:
+    c = config("judged", epochs=1)
+    trained = load_images(c)
+    assert (trained.samples, load_held_out(c, trained).samples) == (12, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ramp", "has no `held_out` to judge a training by; add one"),
+        ("judged_by_others", "its held_out has 5 samples of 3 classes, not some of 2"),
+        ("endless", "is endless, and epochs=1 asks for its end; leave epochs out"),
+    ],
+)
+def test_one_that_cannot_be_judged_is_refused(name: str, said: str) -> None:
+    c = config(name, epochs=1)
+    with pytest.raises(UsageError, match=said):
+        load_held_out(c, load_images(c))

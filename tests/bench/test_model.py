@@ -1,14 +1,19 @@
-"""Models: torchvision's by name, the user's by factory, both from the seed."""
+"""Models: the ancestors' networks, torchvision's by name, and what is refused of a user's."""
 
 from __future__ import annotations
 
+from collections import namedtuple
+from typing import Any
+
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
 
 from bench.config import RunConfig, UsageError
-from bench.config.fields import NETWORKS
 from bench.data import load_images
 from bench.models import build_model, prepare
+from bench.models.requirements import require_fit, require_pictures, require_scores
 from bench.models.resnet9 import ResNet9
 from bench.train.checks import digest
 
@@ -25,9 +30,15 @@ PUBLISHED = {  # name: image size, classes, parameters that are trained, as coun
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_ancestors_networks_have_their_published_size(name: str) -> None:
     size, classes, trained = PUBLISHED[name]
-    model = build_model(RunConfig(batch_per_rank=2, model=name, image_size=size), classes)
+    config = RunConfig(batch_per_rank=2, model=name, image_size=size)
+    model = build_model(config, classes)
     assert sum(p.numel() for p in model.parameters() if p.requires_grad) == trained
     assert model(torch.zeros(2, 3, size, size)).shape == (2, classes)
+    narrow = config.model_copy(update={"image_size": 8, "model_width": 0.25})
+    model = build_model(narrow, classes)
+    model(torch.randn(4, 3, 8, 8)).sum().backward()
+    assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
+    assert sum(p.numel() for p in model.parameters()) < trained / 3
 
 
 def test_inception_bn_is_as_deep_and_wide_as_published() -> None:
@@ -42,17 +53,6 @@ def test_inception_bn_is_as_deep_and_wide_as_published() -> None:
         *((576, 14), (576, 14), (608, 14), (608, 14), (1056, 7)),
         *((1024, 7), (1024, 7)),
     ]
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_narrow_network_trains_on_small_images(name: str) -> None:
-    config = RunConfig(batch_per_rank=4, model=name, image_size=8, model_width=0.25)
-    model = build_model(config, 10)
-    whole = build_model(config.model_copy(update={"model_width": 1.0}), 10)
-    model(torch.randn(4, 3, 8, 8)).sum().backward()
-    assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
-    sizes = [sum(p.numel() for p in m.parameters()) for m in (model, whole)]
-    assert sizes[0] < sizes[1] / 3
 
 
 def test_the_stem_of_resnet9_whitens_patches() -> None:
@@ -72,10 +72,9 @@ def test_the_stem_of_resnet9_whitens_patches() -> None:
 
 
 def test_ghost_batch_norm_is_batch_norm_of_each_part() -> None:
-    config = RunConfig(batch_per_rank=32, model="resnet9")
-    model = build_model(config, 10)
-    ghost = next(m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d))
-    norms, x = [torch.nn.BatchNorm2d(64) for _ in range(16)], torch.randn(32, 64, 4, 4)
+    model = build_model(RunConfig(batch_per_rank=32, model="resnet9"), 10)
+    ghost = next(m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
+    norms, x = [nn.BatchNorm2d(64) for _ in range(16)], torch.randn(32, 64, 4, 4)
     for _ in range(2):
         by_parts = torch.stack([norm(x[i::16]) for i, norm in enumerate(norms)], dim=1)
         assert torch.allclose(ghost(x), by_parts.reshape(x.shape), atol=1e-5)
@@ -83,7 +82,7 @@ def test_ghost_batch_norm_is_batch_norm_of_each_part() -> None:
         mean = torch.stack([getattr(norm, name) for norm in norms]).mean(0)
         assert torch.allclose(getattr(ghost, name), mean, atol=1e-5)
     small = x[:, :, :1, :1]  # one part: two numbers of a channel would normalise to 1 and -1
-    assert torch.allclose(ghost(small), torch.nn.BatchNorm2d(64)(small), atol=1e-5)
+    assert torch.allclose(ghost(small), nn.BatchNorm2d(64)(small), atol=1e-5)
     assert torch.equal(ghost.eval()(x)[0], ghost(x[:1])[0])
 
 
@@ -121,3 +120,137 @@ def test_unknown_models_are_the_users_mistake(name: str, words: str) -> None:
         build_model(RunConfig(batch_per_rank=1, model=name), 10)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+class Kinds(nn.Module):
+    """Parameters and buffers of many types and layouts; only float32 ones are trained."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(3 * 8 * 8, classes)
+        self.turned = nn.Parameter(torch.randn(3, 5).t())
+        self.spectrum = nn.Parameter(torch.randn(3, dtype=torch.complex64))
+        self.exact = nn.Parameter(torch.randn(2, dtype=torch.float64))
+        self.register_buffer("mask", torch.ones(3, dtype=torch.bool))
+        self.register_buffer("short", torch.ones(3, dtype=torch.float16))
+
+
+def frozen_kinds(classes: int) -> nn.Module:
+    network = Kinds(classes)
+    network.spectrum.requires_grad_(False)
+    return network
+
+
+def tensors(network: nn.Module) -> dict[str, Any]:
+    """Read type, layout and values of every parameter and buffer."""
+    each = [*network.named_parameters(), *network.named_buffers()]
+    return {name: (t.dtype, t.stride(), t.detach().tolist()) for name, t in each}
+
+
+def test_a_model_is_as_its_factory_made_it_but_for_a_type_asked_for_its_float32() -> None:
+    alone = RunConfig(batch_per_rank=4, model="tests.bench.test_model:Kinds")
+    torch.manual_seed(alone.seed)
+    made = tensors(Kinds(10))
+    assert tensors(build_model(alone, 10)) == made
+    halves = {"model": "tests.bench.test_model:frozen_kinds", "precision": "bf16"}
+    half = build_model(alone.model_copy(update=halves), 10)
+    types = {name: dtype for name, (dtype, *_) in tensors(half).items()}
+    assert types["head.weight"] == types["turned"] == torch.bfloat16
+    assert (types["spectrum"], types["exact"]) == (torch.complex64, torch.float64)
+    assert (types["mask"], types["short"]) == (torch.bool, torch.float16)
+
+
+def _mean_over_ranks(x: torch.Tensor) -> torch.Tensor:
+    if dist.is_initialized():
+        dist.all_reduce(x)
+    return x
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return _mean_over_ranks(x)
+
+
+class AsksThroughAMethod(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.joined(x)
+
+    def joined(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
+        return result
+
+
+class AsksInNoPass(nn.Linear):
+    def gather_metrics(self, x: torch.Tensor) -> torch.Tensor:
+        return _mean_over_ranks(x)
+
+
+NAIVE = type("NaiveSyncBatchNorm", (nn.BatchNorm2d,), {})
+OWN = type("OwnSync", (nn.SyncBatchNorm,), {})
+
+
+def config(**fields: Any) -> RunConfig:
+    return RunConfig(**{"backend": "ddp", "batch_per_rank": 4, "world_size": 2, **fields})
+
+
+@pytest.mark.parametrize(
+    ("layer", "backend", "words"),
+    [
+        (nn.SyncBatchNorm(4), "ddp", "0 (SyncBatchNorm) synchronises by one framework"),
+        (OWN(4), "horovod", "0 (OwnSync) synchronises by one framework"),
+        (NAIVE(4), "ddp", "0 (NaiveSyncBatchNorm) synchronises by one framework"),
+        (nn.LazyLinear(3), "ddp", "0.weight has no shape before"),
+        (nn.Embedding(3, 4, sparse=True), "ddp", "0 (Embedding) makes sparse gradients"),
+        (AsksThroughAMethod(), "horovod", "0 (AsksThroughAMethod) uses torch.distributed"),
+        (AsksInNoPass(2, 2), "ddp", ""),
+        (nn.DataParallel(nn.Linear(2, 2)), "ddp", "0 (DataParallel) divides or exchanges by"),
+        (Kinds(10), "horovod", "0.spectrum is complex64, which horovod cannot exchange"),
+        (Kinds(10), "ddp", ""),
+        (nn.BatchNorm2d(4), "horovod", ""),
+    ],
+)
+def test_what_would_not_be_equal_work_is_refused_by_name(
+    layer: nn.Module, backend: str, words: str
+) -> None:
+    network = nn.Sequential(layer, nn.Linear(2, 2))
+    if not words:
+        require_fit(network, config(backend=backend))
+        return
+    with pytest.raises(UsageError) as caught:
+        require_fit(network, config(backend=backend, model="own.nets:make"))
+    assert str(caught.value).startswith(f"model='own.nets:make': {words}")
+    assert ";" in str(caught.value)  # and a way out
+
+
+Outputs = namedtuple("Outputs", ["logits", "aux"])
+SCORES = torch.zeros(4, 10, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("output", "came"),
+    [
+        (Outputs(SCORES, SCORES), "a Outputs of 2"),
+        ({"logits": SCORES}, "a dict of 1"),
+        (SCORES[:, :5], "[4, 5]"),
+        (SCORES[:2], "[2, 10]"),
+        (SCORES.argmax(1), "int64 [4]"),
+        (SCORES.detach(), "scores without a gradient"),
+    ],
+)
+def test_the_first_output_is_looked_at(output: Any, came: str) -> None:
+    with pytest.raises(UsageError, match=r"^model='resnet50' gave ") as caught:
+        require_scores(output, torch.arange(4), 10, config())
+    assert f"gave {came}" in str(caught.value)
+
+
+def test_labels_and_pictures_are_looked_at() -> None:
+    require_scores(SCORES, torch.arange(4), 10, config())
+    with pytest.raises(UsageError, match="gave labels 7 to 10 for 10 classes"):
+        require_scores(torch.cat([SCORES, SCORES], 1), torch.arange(7, 11), 10, config())
+    require_pictures(torch.rand(2, 3, 8, 8), config())
+    black = torch.tensor([-2.0, -1.0, 0.5]).view(1, 3, 1, 1).expand(2, 3, 8, 8)  # as normalised
+    with pytest.raises(UsageError, match=r"all pixels of the first batch are -2, -1, 0\.5, so"):
+        require_pictures(black, config())
+    with pytest.raises(UsageError, match="pixels that are not finite"):
+        require_pictures(torch.tensor([[[1.0, torch.nan]]]), config())

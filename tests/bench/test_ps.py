@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.backends.ps.worker import spread
+from bench.backends.parameter_server import spread
 from bench.config import UsageError, make_config
 from bench.record import Run, read_run
 from tests.bench.ranks import bench

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,22 +18,17 @@ CONFIG = make_config({"batch_per_rank": 1, "threads": 1})
 CHANGES: dict[str, tuple[Callable[[Any], object], Any, Any]] = {
     "threads 1 -> 3": (torch.set_num_threads, 3, 1),
     "default_dtype torch.float32 -> torch.float64": (
-        torch.set_default_dtype,
-        torch.float64,
-        torch.float32,
+        *(torch.set_default_dtype, torch.float64, torch.float32),
     ),
     "grad_enabled True -> False": (torch.autograd.set_grad_enabled, False, True),
     "deterministic False -> True": (torch.use_deterministic_algorithms, True, False),
-    "onednn_matmul none -> bf16": (
-        partial(setattr, torch.backends.mkldnn.matmul, "fp32_precision"),  # type: ignore[attr-defined]
-        "bf16",
-        "none",
-    ),
 }
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
+def one_thread() -> Iterator[None]:
+    torch.set_num_threads(1)
+    yield
     torch.set_num_threads(1)
 
 

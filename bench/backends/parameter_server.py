@@ -1,0 +1,237 @@
+"""A parameter server over mpi4py: a thread of each rank is the server of its share of the keys.
+
+A key is a bucket of parameters. A worker pushes a key's gradient with its learning rate, and one
+answer comes back: the mean of all workers' gradients (mode=sync), or the parameters after this one
+was applied (mode=async; Dean et al. 2012, Large scale distributed deep networks). Hooks and buckets
+are those of hand-written data parallelism: what differs is where a full bucket goes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.backends import mpi_group
+from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession
+from bench.backends.protocol import Session
+from bench.config import RunConfig
+from bench.launch.world import Launch
+from bench.train.device import Device
+
+_POLL_S = 5e-5  # waiting servers sleep, so that workers have the cores
+
+
+@dataclass
+class HeldKey:
+    """One key on its server."""
+
+    parameter: torch.nn.Parameter  # a vector
+    optimizer: torch.optim.Optimizer
+    pushes: list[torch.Tensor]  # of each worker, in its type on the wire: gradient, learning rate
+    pushed: set[int] = field(default_factory=set)  # workers, since the last answer
+
+
+class Server(threading.Thread):
+    """This rank's server, from its start until `stop`; needs every rank's call.
+
+    Workers send over `requests`, and receive over `answers`: a server must match no message that
+    its rank waits for. The number of a key is the tag of its messages.
+    """
+
+    def __init__(self, workers: Any, asynchronous: bool) -> None:
+        super().__init__(name="parameter-server", daemon=True)
+        self.requests, self.answers = workers.Dup(), workers.Dup()
+        self.asynchronous, self._workers = asynchronous, workers.Get_size()
+        self._status, self._stopping = mpi_group.status(), threading.Event()
+        self._keys: dict[int, HeldKey] = {}
+        self._under_way: list[tuple[Any, torch.Tensor]] = []  # answers, and what they send
+
+    def hold(self, keys: Iterable[Key], options: Mapping[str, Any]) -> None:
+        """Begin with these keys; no worker may have pushed yet.
+
+        `options` are those of torch.optim.SGD, but the rate.
+        """
+        self._keys = {}
+        for key in keys:
+            values = torch.cat([p.detach().contiguous().reshape(-1) for p in key.parameters])
+            parameter = torch.nn.Parameter(values)
+            optimizer = torch.optim.SGD([parameter], lr=0.0, **options)
+            copies = 1 if self.asynchronous else self._workers
+            pushes = [torch.empty_like(key.push) for _ in range(copies)]
+            self._keys[key.number] = HeldKey(parameter, optimizer, pushes)
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            if self.requests.Iprobe(status=self._status):
+                self._handle()
+                continue
+            self._under_way = [(sent, held) for sent, held in self._under_way if not sent.Test()]
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """End the thread; every worker must have received its last answer."""
+        self._stopping.set()
+        self.join()
+        for sent, _ in self._under_way:
+            sent.Wait()
+        self.requests.Free()
+        self.answers.Free()
+
+    def _handle(self) -> None:
+        """Receive a push and answer it; an empty one asks for the parameters alone."""
+        worker, number = self._status.Get_source(), self._status.Get_tag()
+        key, empty = self._keys[number], self._status.Get_count() == 0
+        push = key.pushes[0 if self.asynchronous else worker]
+        self.requests.Recv(push.numpy(), source=worker, tag=number)
+        if self.asynchronous:
+            if not empty:
+                key.parameter.grad = push[:-1].to(key.parameter.dtype)
+                key.optimizer.param_groups[0]["lr"] = float(push[-1])
+                key.optimizer.step()
+            self._send(number, [worker], key.parameter.detach().clone().to(push.dtype))
+            return
+        key.pushed.add(worker)
+        if len(key.pushed) == self._workers:
+            key.pushed.clear()
+            total = key.pushes[0][:-1].clone()  # each is divided by the number of workers
+            for gradient in key.pushes[1:]:  # in the workers' order, not of arrival
+                total += gradient[:-1]
+            self._send(number, range(self._workers), total)
+
+    def _send(self, number: int, workers: Iterable[int], values: torch.Tensor) -> None:
+        """Send `values`, which must not change: a worker that computes receives them later."""
+        for worker in workers:
+            sent = self.answers.Isend(values.numpy(), dest=worker, tag=number)
+            self._under_way.append((sent, values))
+
+
+class ParameterServer(Handwritten):
+    """Every rank trains, and a thread of it is the server of its share of the keys."""
+
+    def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        super().__init__(config, launch, device)
+        mpi_group.require_threads()
+        self._server = Server(self._comm, config.mode == "async")
+        self._server.start()
+
+    def _session(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> Session:
+        return ServedSession(self._server, self._comm, model, optimizer, config)
+
+    def close(self) -> None:
+        self._comm.Barrier()
+        self._server.stop()
+        super().close()
+
+
+class ServedSession(HandwrittenSession):
+    """Keys are pushed as they fill. Synchronous: their means come back, and every worker steps.
+    Asynchronous: the servers step, and what comes back are parameters that others moved as well.
+    """
+
+    _buckets: Sequence[Key]
+
+    def __init__(
+        self,
+        server: Server,
+        workers: Any,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        config: RunConfig,
+    ) -> None:
+        self._server = server
+        super().__init__(workers, model, optimizer, config)
+        group = self.optimizer.param_groups[0]
+        options = {name: group[name] for name in ("momentum", "weight_decay", "nesterov")}
+        rank = self._comm.Get_rank()
+        server.hold([key for key in self._buckets if key.holder == rank], options)
+        self._comm.Barrier()  # before any worker pushes
+
+    def _make_buckets(self, groups: Sequence[Sequence[torch.nn.Parameter]]) -> Sequence[Key]:
+        sizes = [sum(p.numel() for p in group) for group in groups]
+        holders = spread(sizes, self._comm.Get_size())
+        settings = self.optimizer.param_groups[0]
+        return [
+            Key(group, number, holder, self._server, settings)
+            for number, (group, holder) in enumerate(zip(groups, holders, strict=True))
+        ]
+
+    def step(self) -> None:
+        if not self._server.asynchronous:
+            super().step()
+            return
+        for key in self._buckets:
+            key.set_parameters()
+
+    def sync_buffers(self) -> None:
+        """Copy buffers; with mode=async also the servers' parameters, once all workers pushed."""
+        if self._server.asynchronous:
+            self._comm.Barrier()
+            for key in self._buckets:
+                key.pull()
+                key.set_parameters()
+        super().sync_buffers()
+
+
+class Key(Bucket):
+    """A bucket that the server of rank `holder` holds; `settings` have the learning rate."""
+
+    def __init__(
+        self,
+        parameters: Sequence[torch.nn.Parameter],
+        number: int,
+        holder: int,
+        server: Server,
+        settings: Mapping[str, Any],
+    ) -> None:
+        super().__init__(parameters)
+        self.number, self.holder, self._server, self._settings = number, holder, server, settings
+        # the sent memory must not change, and the answer is received into `flat`
+        self.push = self.flat.new_empty(len(self.flat) + 1)
+        self._under_way: list[Any] = []
+
+    def start(self, workers: Any) -> None:
+        """Push the gradient, divided by the number of workers, and wait for nothing."""
+        self.fill(workers.Get_size())
+        self.push[:-1].copy_(self.flat)
+        self.push[-1] = self._settings["lr"]
+        self._under_way = [
+            self._server.answers.Irecv(self.flat.numpy(), self.holder, self.number),
+            self._server.requests.Isend(self.push.numpy(), self.holder, self.number),
+        ]
+
+    def progress(self) -> None:
+        self._under_way[0].Testall(self._under_way)
+
+    def finish(self) -> None:
+        """Wait for the answer: a mean is handed out, parameters wait for the step."""
+        self._under_way[0].Waitall(self._under_way)
+        if not self._server.asynchronous:
+            self.hand_out()
+
+    def pull(self) -> None:
+        """Fetch the server's present parameters."""
+        self._server.requests.Send(np.empty(0, np.uint8), self.holder, self.number)
+        self._server.answers.Recv(self.flat.numpy(), self.holder, self.number)
+
+    def set_parameters(self) -> None:
+        """Copy the received values into the parameters."""
+        with torch.no_grad():
+            for view, parameter in zip(self.views, self.parameters, strict=True):
+                parameter.copy_(view)
+
+
+def spread(sizes: Sequence[int], servers: int) -> list[int]:
+    """Choose a server for each key: the largest first, each to the server that holds least."""
+    load, holder = [0] * servers, [0] * len(sizes)
+    for key in sorted(range(len(sizes)), key=lambda key: (-sizes[key], key)):
+        holder[key] = min(range(servers), key=lambda server: (load[server], server))
+        load[holder[key]] += sizes[key]
+    return holder
