@@ -70,7 +70,7 @@ def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
     context = template.new_context(_context(a))
 
     def parts(table: ReportTable) -> Iterator[Part]:
-        if table.columns and not table.rows:
+        if table.rows is not None and not (table.rows and table.columns):
             return
         block = template.blocks.get(table.note or table.key.rpartition(".")[2])
         yield from _prose("".join(block(context)) if block else "")

@@ -78,6 +78,7 @@ def scaling(a: Analysis, rows: Rows, scaled: Rows) -> Figure:
             ]
             _draw_bounds(bottom, bounds, cells)
             scale_axes(bottom, values, shares, log_y=False)
+            bottom.set_xlim(top.get_xlim())
         bottom.set_xlabel("images per rank" if batch else "ranks")
     grid[0][0].set_ylabel("images/s")
     if scaled:

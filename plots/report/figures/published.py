@@ -33,7 +33,7 @@ def draw(rows: Sequence[CurveRow]) -> Figure:
     worlds = sorted({1, *(r.world_size for r in rows)})
     wide = replace(PRESETS["page"], width_in=9.6)
     with drawn_as(wide), drawing(wide):
-        figure, (axes,) = panels(1, 2, 3.2, names=2 * len(lines))
+        figure, (axes,) = panels(1, 2, 3.2, names=3 * len(lines))
         for ax, (baseline, name) in zip(axes, _BASELINES.items(), strict=True):
             for series in lines.values():
                 _draw_line(ax, series, baseline, cells)
@@ -41,7 +41,7 @@ def draw(rows: Sequence[CurveRow]) -> Figure:
             scale_axes(ax, worlds, (0, 130), log_y=False)
             ax.set(xlabel="ranks", title=f"against {name}")
         axes[0].set_ylabel("efficiency (%)")
-        legend(figure)
+        legend(figure, columns=2)
         title = "Scaling as published (hollow) and as measured here (filled)"
         figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
         foot = (
