@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from plots.analyse.study import Analysis, gloo_builds
 from plots.report.findings import trains
 from plots.report.format import clean, count, escape, rule, slug
 from plots.report.tables import Cells, ReportTable, shown, tables
-from plots.report.verdicts import Statement, sides, standing, versus
+from plots.report.verdicts import Statement, sides, standing
 
 _SETTINGS = {
     "shipped": "each framework's own defaults",
@@ -65,11 +64,13 @@ class Page:
 
 def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
     """Put together every section that has something to say; `drawn` names the figures."""
-    template = _environment(finalize=_line).get_template("prose.j2")
+    # anybody wrote logs, studies and sites
+    prose = _environment(finalize=lambda value: clean(str(value), 1000))
+    template = prose.get_template("prose.j2")
     context = template.new_context(_context(a))
 
     def parts(table: ReportTable) -> Iterator[Part]:
-        if table.columns and not table.rows:
+        if table.rows is not None and not (table.rows and table.columns):
             return
         block = template.blocks.get(table.note or table.key.rpartition(".")[2])
         yield from _prose("".join(block(context)) if block else "")
@@ -88,11 +89,6 @@ def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
     return Page(f"{study.name}: {names}", sections, study.question, whole, order)
 
 
-def _line(value: object) -> str:
-    """Clean what a template writes: anybody wrote logs, studies and sites."""
-    return clean(str(value), 1000)
-
-
 def _prose(text: str) -> Iterator[str | list[str]]:
     """Divide a text into paragraphs, and lines that begin with '- ' into lists."""
     lines = [line for line in text.splitlines() if line.strip()]
@@ -104,38 +100,36 @@ def _prose(text: str) -> Iterator[str | list[str]]:
 
 
 def _context(a: Analysis) -> dict[str, Any]:
-    """Gather what the prose speaks of."""
-    runs, study = a.loaded.runs, a.loaded.study
-    used = {*runs.loc[runs["cell"] != "single", "settings"]}
+    """Gather what the prose speaks of, and the template cannot find in an analysis by itself."""
+    runs, places = a.loaded.runs, a.loaded.host.get("ranks", ())
 
     def span(column: str) -> str:
         ends = runs[column].min(), runs[column].max()
         return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in ends))
 
-    reference, candidate = sides(a)
-    places = a.loaded.host.get("ranks", ())
+    def having(field: str) -> list[str]:
+        return sorted({one[field] for one in runs["facts"] if field in one})
+
     on_machines = Counter(map(machine_of, places))
     cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
     threads = max((rank.get("threads", 1) for rank in places), default=1)
     compared = [catalogue.facts(cell) for c in a.comparisons for cell in (c.reference, c.candidate)]
     work = (f"{row.short_label} {row.on_one_rank}" for row in compared if row.on_one_rank)
+    used = {*runs.loc[runs["cell"] != "single", "settings"]}
     return {
         "a": a,
+        "study": a.loaded.study,
+        "sides": sides(a),
+        "settings": "; ".join(f"{k}: {v}" for k, v in _SETTINGS.items() if k in used),
+        "gloo": gloo_builds(a),
         "sizes": sorted({*runs["world_size"]}),
-        "places": len(places),
         "nodes": len({rank["hostname"] for rank in places}),
         "machines": len(on_machines),
         "full": cores and max(on_machines.values()) * threads >= cores and not a.emulated(),
-        "devices": [*{one.get("device") for one in runs["facts"]}],
         "on_one_rank": list(dict.fromkeys(work)),
-        "study": study,
-        "reference": reference,
-        "candidate": candidate,
-        "versus": versus(a),
-        "settings": "; ".join(f"{k}: {v}" for k, v in _SETTINGS.items() if k in used),
-        "gloo": gloo_builds(a),
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
         "turns": bool((runs["turns"] == TAKEN).all()),
+        "having": having,
         "span": span,
         "stats": stats,
         "count": count,
@@ -143,7 +137,6 @@ def _context(a: Analysis) -> dict[str, Any]:
     }
 
 
-@cache
 def _environment(**options: Any) -> Environment:
     """Load the templates beside this module."""
     loader = FileSystemLoader(Path(__file__).parent)

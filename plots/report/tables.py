@@ -407,8 +407,8 @@ class ReportTable(NamedTuple):
     """One table of a report, or the prose of a section; a table without rows is nowhere."""
 
     title: str  # of its section, which tables in a row share
-    columns: Sequence[Column] = ()  # none: prose alone
-    rows: Sequence[Any] = ()
+    columns: Sequence[Column] = ()
+    rows: Sequence[Any] | None = None  # None: prose alone
     key: str = ""  # in summary.json; '': not there
     note: str = ""  # its block of prose.j2; '': named by the key, where there is one
     marked: bool = True  # each row says whether it is emulated
@@ -473,4 +473,4 @@ def summarise(a: Analysis, data: dict[str, Any]) -> None:
         place, _, name = one.key.rpartition(".")
         parent = data[place] if place else data
         if parent is not None:
-            parent[name] = records(marked(a, columns) if one.marked else columns, one.rows)
+            parent[name] = records(marked(a, columns) if one.marked else columns, one.rows or ())

@@ -171,5 +171,5 @@ def standing(whole: Iterable[Statement]) -> str:
     """Sum up all checks in one line: 'Holds: equal work, in turns. In doubt: 1 session.'"""
     checked = [one for one in whole if one.kind == "check"]
     names = {"Holds": True, "In doubt": False, "Not known": None}
-    each = {word: [c.name for c in checked if c.holds is holds] for word, holds in names.items()}
-    return " ".join(f"{word}: {', '.join(some)}." for word, some in each.items() if some)
+    each = {key: [c.name for c in checked if c.holds is holds] for key, holds in names.items()}
+    return " ".join(f"{key}: {', '.join(some)}." for key, some in each.items() if some)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from plots.__main__ import main
+from plots.report.axes import PRESETS
 from tests import browser
 from tests.plots import logs
 
@@ -67,6 +69,18 @@ def test_it_is_one_file_that_asks_for_nothing(page: Page) -> None:
             assert not value or value.startswith("#") or "//" not in value, (tag, value)
         assert not any(name.startswith("on") for name in attributes)
     assert page.open == [], "every tag is closed"
+
+
+def test_the_answer_is_first_then_machine_ratio_and_scaling_as_large_as_shown(study: Path) -> None:
+    text = (study / "report.html").read_text()
+    (answer,) = re.findall(r'<p class="answer">(.*?)</p>', text)
+    assert text.count(answer) == 1, "a fact stands once"
+    order = ['class="answer"', 'class="machine"', '"figure-ratio"', '"figure-scaling"', "<table>"]
+    assert sorted(order, key=text.index) == order
+    widths = {round(float(w) / 72, 3) for w in re.findall(r'<svg [^>]*?width="([\d.]+)pt"', text)}
+    assert widths == {PRESETS["page"].width_in, PRESETS["phone"].width_in}
+    letters = {float(size) for size in re.findall(r"font-size: ([\d.]+)px", text)}
+    assert min(letters) >= 9, "points"
 
 
 def check_harmless(text: str) -> None:

@@ -80,6 +80,7 @@ def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency
             ]
             _draw_bounds(a, bottom, bounds, cells)
             scale_axes(bottom, values, shares, log_y=False)
+            bottom.set_xlim(top.get_xlim())
         bottom.set_xlabel("images per rank" if batch else "ranks")
     grid[0][0].set_ylabel("images/s")
     if scaled:

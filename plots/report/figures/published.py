@@ -27,7 +27,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     lines: Any = rows.assign(cell=backends).groupby(["source", "curve", "backend"], sort=False)
     wide = replace(PRESETS["page"], width_in=9.6)
     with drawn_as(wide), drawing(wide):
-        figure, (axes,) = panels(1, 2, 3.2, names=2 * len(lines))
+        figure, (axes,) = panels(1, 2, 3.2, names=3 * len(lines))
         for ax, kind in zip(axes, ("own", "common"), strict=True):
             for (source, curve, backend), series in lines:
                 points = series.dropna(subset=[kind]).sort_values("world_size", kind="stable")
@@ -50,7 +50,7 @@ def draw(rows: pd.DataFrame) -> Figure:
             against = {"own": "its own one rank", "common": "one plain process"}[kind]
             ax.set(xlabel="ranks", title=f"against {against}")
         axes[0].set_ylabel("efficiency (%)")
-        legend(figure)
+        legend(figure, columns=2)
         title = "Scaling as published (hollow) and as measured here (filled)"
         figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
         figure.supxlabel(_FOOT, x=0.01, ha="left", wrap=True, color=GREY)

@@ -152,14 +152,14 @@ def name_rows(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
             ax.annotate(value, (1, row), (0, offset), va="bottom", ha="right", **above)
 
 
-def legend(figure: Figure) -> None:
+def legend(figure: Figure, columns: int = 0) -> None:
     """Draw one legend of all axes below them, without what stands there twice."""
     entries = [each.get_legend_handles_labels() for each in figure.axes]
     handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
     names = sorted(handles, key=lambda name: name.startswith("ideal"))
     texts = [preset().labels.get(name, name) for name in names]
     drawn = [handles[name] for name in names]
-    figure.axes[-1].legend(drawn, texts, loc="center", ncols=_names_in_line())
+    figure.axes[-1].legend(drawn, texts, loc="center", ncols=columns or _names_in_line())
 
 
 def caption(
