@@ -11,7 +11,7 @@ from bench.config import UsageError
 from bench.options import Shown, option
 from bench.shell import Command
 from bench.study.disk import write_whole
-from plots.report.format import count
+from bench.study.words import count
 from plots.require import ExistingFolder
 
 

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
+from bench.study.words import count
 from plots.foreign import ImportLogs
 from plots.imports import text
 from plots.imports.text import FORMATS, PLACES, RANK_RATE, RATE, WORDS, Format
-from plots.report.format import count, table
+from plots.report.format import table
 
 POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch"]
 _OFF = 0.02  # relative: between a mean that a file states and that of its lines

@@ -10,9 +10,10 @@ from bench.study.comparability import NO_TURNS, TAKEN
 from bench.study.points import by_point
 from bench.study.rows import ENOUGH_STEPS, ENOUGH_WINDOWS
 from bench.study.verdict import ratios_by_session
+from bench.study.words import count, rule
 from plots.analyse.conditions import LIMIT, disturbed
 from plots.analyse.study import Analysis
-from plots.report.format import clean, count, every, ratio, rule, short
+from plots.report.format import clean, every, ratio, short
 from plots.report.verdicts import Statement, sides
 
 _MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more

@@ -14,34 +14,13 @@ from bench.study.definition import Point
 from bench.study.folder import RESULTS
 from bench.study.points import fixed, ranks
 from bench.study.verdict import Comparison
+from bench.study.words import count, ends, prospect, rule
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import Analysis, machine, workload
 from plots.analyse.trainings import Trained
 from plots.report.checks import checks
-from plots.report.format import (
-    clean,
-    count,
-    ends,
-    interval,
-    ms,
-    percent,
-    rate,
-    ratio,
-    rule,
-    seconds,
-    short,
-)
-from plots.report.verdicts import (
-    Statement,
-    by_weight,
-    marked,
-    over,
-    prospect,
-    sides,
-    standing,
-    tally,
-    versus,
-)
+from plots.report.format import clean, interval, ms, percent, rate, ratio, seconds, short
+from plots.report.verdicts import Statement, by_weight, marked, over, sides, standing, tally, versus
 
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 _FULL = 0.9  # share of the time from which on cores are as good as full

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bench.study.words import count, ends
+
 if TYPE_CHECKING:  # what writes no interval starts without scipy
     from bench.study.stats import Estimate
 
@@ -51,22 +53,9 @@ def interval(e: Estimate, form: Callable[[float], str]) -> str:
     return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
 
 
-def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
-    """Write ends with so many digits, or more where one would read as the limit that it is not."""
-    others = [end for end in (low, high) if end != limit]
-    enough = (n for n in range(digits, 9) if limit not in (round(end, n) for end in others))
-    digits = next(enough, digits)
-    return f"{low:.{digits}f}", f"{high:.{digits}f}"
-
-
 def short(e: Estimate, form: Callable[[float], str]) -> str:
     """Write a value as `interval` does, or with n alone where there is no interval to show."""
     return interval(e, form) if e.shown else f"{form(e.value)} (n = {e.n})"
-
-
-def count(n: int, noun: str) -> str:
-    """Count in words: '1 point', '2 points', '1,000 launches'."""
-    return f"{n:,} {noun}{'' if n == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def every(n: int, noun: str) -> str:
@@ -84,11 +73,6 @@ def rate(x: float) -> str:
 
 def percent(x: float) -> str:
     return f"{100 * x:,.1f} %"
-
-
-def rule(x: float) -> str:
-    """Write a share that somebody fixed, such as a margin: '2 %'."""
-    return f"{100 * x:g} %"
 
 
 def ms(x: float) -> str:

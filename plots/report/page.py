@@ -17,9 +17,10 @@ from bench.backends import catalogue
 from bench.record.events import machine_of
 from bench.study import stats
 from bench.study.comparability import TAKEN
+from bench.study.words import count, rule
 from plots.analyse.study import Analysis, gloo_builds
 from plots.report.findings import trains
-from plots.report.format import clean, count, escape, rule, slug
+from plots.report.format import clean, escape, slug
 from plots.report.tables import Cells, ReportTable, shown, tables
 from plots.report.verdicts import Statement, sides, standing
 

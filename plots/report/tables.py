@@ -15,13 +15,13 @@ import pandas as pd
 from bench.study.definition import Point
 from bench.study.stats import Estimate
 from bench.study.verdict import Comparison, ratios_by_session
+from bench.study.words import count, rule, sentence, word
 from plots.analyse.conditions import Trend
 from plots.analyse.exchange import SHOWN, Exchange
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.checks import checks
 from plots.report.format import (
-    count,
     escape,
     giga,
     interval,
@@ -31,12 +31,11 @@ from plots.report.format import (
     percent,
     rate,
     ratio,
-    rule,
     seconds,
     short,
     table,
 )
-from plots.report.verdicts import over, section, sentence, versus, word
+from plots.report.verdicts import over, section, versus
 
 _OF_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for their beginning
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-?inf", re.IGNORECASE)

@@ -7,20 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.backends.catalogue import facts, parts
+from bench.study import words
 from bench.study.definition import Point
 from bench.study.points import CURVES
-from bench.study.power import MAX_BLOCKS
 from bench.study.verdict import Comparison
+from bench.study.words import count
 from plots.analyse.study import Analysis
 from plots.report.axes import transport_order
-from plots.report.format import (
-    count,
-    ends,
-    every,
-    percent,
-    rule,
-)
+from plots.report.format import every, percent
 
 
 @dataclass(frozen=True)
@@ -50,22 +44,19 @@ def page_arm(a: Analysis, point: Point) -> str:
 
 
 def sides(of: Analysis | Comparison) -> tuple[str, str]:
-    """Name reference and candidate: by their backends where these differ, arms of one cell by both.
+    """Name reference and candidate of a study or a comparison.
 
     Of a study that compares several arms of one cell there is no one candidate.
     """
-    if isinstance(of, Analysis) and of.reference == of.candidate:
-        pairs = {(c.reference_point.arm, c.candidate_point.arm) for c in of.comparisons}
-        if len(pairs) != 1:
-            return "its reference arm", "an arm"
-        arms = pairs.pop()
-    else:
-        arms = (of.reference_point.arm, of.arm) if isinstance(of, Comparison) else ("", "")
-    if of.reference == of.candidate:
-        return f"{of.reference} ({arms[0]})", f"{of.candidate} ({arms[1]})"
-    if parts(of.reference).backend == parts(of.candidate).backend:
-        return of.reference, of.candidate
-    return facts(of.reference).short_label, facts(of.candidate).short_label
+    if isinstance(of, Comparison):
+        return words.sides(of.reference_point, of.candidate_point)
+    pairs = {(c.reference_point.arm, c.candidate_point.arm) for c in of.comparisons}
+    if of.reference == of.candidate and len(pairs) != 1:
+        return "its reference arm", "an arm"
+    arms = pairs.pop() if of.reference == of.candidate else ("", "")
+    cells = zip((of.reference, of.candidate), arms, strict=True)
+    a, b = (Point(cell, arm, 1, 1) for cell, arm in cells)
+    return words.sides(a, b)
 
 
 def over(of: Analysis | Comparison) -> str:
@@ -100,43 +91,11 @@ def by_weight(a: Analysis) -> list[Comparison]:
     return sorted(a.comparisons, key=weight)
 
 
-def word(c: Comparison) -> str:
-    """Name the verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'.
-
-    'No verdict planned' of a study whose few launches draw a curve.
-    """
-    if not c.decides:
-        return "No verdict planned"
-    reference, candidate = sides(c)
-    faster = candidate if c.paired.ratio > 1 else reference
-    words = {"faster": f"{faster} faster", "equal": f"Equal within {rule(c.margin)}"}
-    return words.get(c.verdict, "Not settled")
-
-
-def sentence(c: Comparison) -> str:
-    """State the verdict, its share and interval.
-
-    'Horovod faster: 5.3 % [0.6, 10.1]', of the faster side over the other; else of the candidate
-    over the reference.
-    """
-    text = word(c)
-    if c.decides and c.paired.n < c.needs:
-        text += f": needs {c.needs} launches"
-    elif c.decides:
-        e = c.estimate
-        values = (e.value, e.low or e.value, e.high or e.value)
-        if c.verdict == "faster" and e.value < 1:
-            values = (1 / e.value, 1 / values[2], 1 / values[1])
-        value, low, high = (100 * (x - 1) for x in values)
-        text += f": {round(value, 1) + 0.0:.1f} % [{', '.join(ends(low, high, 1, 0.0))}]"
-    return text
-
-
 def tally(rows: Sequence[Comparison]) -> str:
     """Count verdicts: 'A faster at 22 of 26 points (by 1.8 to 4.4 %), Not settled at 4'."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in rows:
-        groups[word(c)].append(c)
+        groups[words.word(c)].append(c)
     counts: list[str] = []
     for verdict, group in sorted(groups.items(), key=lambda x: (not x[1][0].settled, -len(x[1]))):
         place = f"{len(group)}" if counts else f"{len(group)} of {count(len(rows), 'point')}"
@@ -152,19 +111,6 @@ def tally(rows: Sequence[Comparison]) -> str:
 def section(a: Analysis, title: str) -> str:
     """Entitle a section of numbers: all of an emulated study says so."""
     return f"{title} (emulated)" if a.emulated() else title
-
-
-def prospect(c: Comparison) -> str:
-    """Estimate in a sentence how many launches would settle it; '' where settled, or not begun."""
-    if c.settled or c.chance is None:
-        return ""
-    if c.blocks_to_settle is None:
-        return f"More than {MAX_BLOCKS:,} launches would be needed"
-    needed = f"About {c.blocks_to_settle:,} launches would settle it"
-    if c.paired.n >= c.max_blocks:
-        return f"{needed}, in a new study"
-    by_then = f"the chance by the last look, {c.max_blocks}, is {100 * c.chance:.0f} %"
-    return f"{needed}; {by_then}, were ratio and noise the true ones"
 
 
 def standing(whole: Iterable[Statement]) -> str:

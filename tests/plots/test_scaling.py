@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.study import looks, stats
+from bench.study import looks, stats, words
 from bench.study.definition import Point
 from bench.study.frames import load, session_names
 from bench.study.verdict import Comparison
 from plots.analyse import scaling
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import Analysis, analyse
-from plots.report import verdicts
 from tests.plots import logs
 
 
@@ -57,7 +56,7 @@ def test_the_true_ratio_comes_back(study: Analysis) -> None:
     assert c.half_width is not None
     assert c.half_width < 0.02
     assert (c.paired.n, c.verdict, c.curves) == (8, "faster", ("weak", "strong"))
-    assert re.fullmatch(r"DDP faster: 9\.9 % \[9\.\d, 10\.\d\]", verdicts.sentence(c))
+    assert re.fullmatch(r"DDP faster: 9\.9 % \[9\.\d, 10\.\d\]", words.sentence(c))
     low, high = c.paired.interval(c.level) or (0, 0)
     assert low < 1.05 / 1.155 < high
 
@@ -97,9 +96,9 @@ def test_below_six_launches_there_is_no_verdict_and_of_one_no_interval(tmp_path:
     for blocks in (1, 5):
         a = analysed(logs.study(tmp_path / str(blocks), blocks=blocks, sd=0.005))
         c = compared(a)
-        assert verdicts.sentence(c) == "Not settled: needs 6 launches"
+        assert words.sentence(c) == "Not settled: needs 6 launches"
         assert (c.paired.interval() is None) == (blocks == 1)
-        assert verdicts.prospect(c) == ""
+        assert words.prospect(c) == ""
         ends = {(t.images_per_s.low is None, t.images_per_s.n) for t in a.throughput}
         assert ends == {(blocks == 1, blocks)}
 
@@ -217,7 +216,7 @@ def test_a_verdict_is_read_at_the_level_of_the_plan_from_the_first_look_on(
     assert a.primary.level == pytest.approx(level, abs=5e-4)
     assert a.primary.verdict == verdict
     if verdict == "not settled":
-        assert verdicts.sentence(a.primary) == "Not settled: needs 8 launches"
+        assert words.sentence(a.primary) == "Not settled: needs 8 launches"
 
 
 def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> None:
@@ -276,8 +275,8 @@ def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
         blocks_to_settle=None,
         chance=None,
     )
-    assert verdicts.sentence(c) == said
-    assert verdicts.word(c) == label
+    assert words.sentence(c) == said
+    assert words.word(c) == label
     assert c.skewed
     assert not replace(c, median_ratio=p.ratio * 1.01).skewed
 

@@ -11,11 +11,11 @@ from matplotlib.ticker import MaxNLocator
 
 from bench.study.points import ranks
 from bench.study.rows import Training
+from bench.study.words import rule
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.axes import in_order, look, preset
 from plots.report.figures.style import GUIDE, caption, legend, panels
-from plots.report.format import rule
 from plots.report.verdicts import line_label, page_arm
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another

@@ -1,0 +1,106 @@
+"""A verdict in words: who is faster and by how much, and what a command prints of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.backends.catalogue import facts, parts
+from bench.study.definition import Point
+
+if TYPE_CHECKING:  # what counts in words starts without pandas
+    from bench.study.verdict import Comparison
+
+
+def interim(folder: Path) -> tuple[str, bool]:
+    """Say in a line how a study's primary comparison stands, and whether that settles it.
+
+    Raises UsageError if no log is usable.
+    """
+    from bench.study.frames import load, require
+    from bench.study.points import ranks, tabulate
+    from bench.study.verdict import compare
+
+    loaded = load(folder)
+    require(loaded, folder)
+    rows = compare(tabulate(loaded.runs), loaded.study, [])
+    c = next((c for c in rows if c.primary), None)
+    if c is None:
+        return "Not settled: no launch holds both sides of the primary comparison", False
+    where = ", ".join(filter(None, [ranks(c.world_size), c.transport, c.arm]))
+    texts = [f"{sentence(c)} ({where}, n = {c.paired.n})", prospect(c)]
+    return ". ".join(filter(None, texts)), c.settled
+
+
+def sides(a: Point, b: Point) -> tuple[str, str]:
+    """Name reference and candidate: by their backends where these differ, else by cell or arm."""
+    if a.cell == b.cell:
+        return f"{a.cell} ({a.arm})", f"{b.cell} ({b.arm})"
+    if parts(a.cell).backend == parts(b.cell).backend:
+        return a.cell, b.cell
+    return facts(a.cell).short_label, facts(b.cell).short_label
+
+
+def word(c: Comparison) -> str:
+    """Name the verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'.
+
+    'No verdict planned' of a study whose few launches draw a curve.
+    """
+    if not c.decides:
+        return "No verdict planned"
+    reference, candidate = sides(*c.points)
+    faster = candidate if c.paired.ratio > 1 else reference
+    words = {"faster": f"{faster} faster", "equal": f"Equal within {rule(c.margin)}"}
+    return words.get(c.verdict, "Not settled")
+
+
+def sentence(c: Comparison) -> str:
+    """State the verdict, its share and interval.
+
+    'Horovod faster: 5.3 % [0.6, 10.1]', of the faster side over the other; else of the candidate
+    over the reference.
+    """
+    text = word(c)
+    if c.decides and c.paired.n < c.needs:
+        text += f": needs {c.needs} launches"
+    elif c.decides:
+        e = c.estimate
+        values = (e.value, e.low or e.value, e.high or e.value)
+        if c.verdict == "faster" and e.value < 1:
+            values = (1 / e.value, 1 / values[2], 1 / values[1])
+        value, low, high = (100 * (x - 1) for x in values)
+        text += f": {round(value, 1) + 0.0:.1f} % [{', '.join(ends(low, high, 1, 0.0))}]"
+    return text
+
+
+def prospect(c: Comparison) -> str:
+    """Estimate in a sentence how many launches would settle it; '' where settled, or not begun."""
+    if c.settled or c.chance is None:
+        return ""
+    from bench.study.power import MAX_BLOCKS
+
+    if c.blocks_to_settle is None:
+        return f"More than {MAX_BLOCKS:,} launches would be needed"
+    needed = f"About {c.blocks_to_settle:,} launches would settle it"
+    if c.paired.n >= c.max_blocks:
+        return f"{needed}, in a new study"
+    by_then = f"the chance by the last look, {c.max_blocks}, is {100 * c.chance:.0f} %"
+    return f"{needed}; {by_then}, were ratio and noise the true ones"
+
+
+def count(n: int, noun: str) -> str:
+    """Count in words: '1 point', '2 points', '1,000 launches'."""
+    return f"{n:,} {noun}{'' if n == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
+    """Write ends with so many digits, or more where one would read as the limit that it is not."""
+    others = [end for end in (low, high) if end != limit]
+    enough = (n for n in range(digits, 9) if limit not in (round(end, n) for end in others))
+    digits = next(enough, digits)
+    return f"{low:.{digits}f}", f"{high:.{digits}f}"
+
+
+def rule(x: float) -> str:
+    """Write a share that somebody fixed, such as a margin: '2 %'."""
+    return f"{100 * x:g} %"
