@@ -110,7 +110,7 @@ def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
 
 
 def _says_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, tuple) and not value)
+    return value is None or value == "" or (isinstance(value, tuple) and not value)
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:

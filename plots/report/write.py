@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from pydantic_core import to_json
 
 from bench.config import UsageError
@@ -20,30 +21,41 @@ from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.report import figures, tables
+from plots.report.axes import PRESETS, Preset
 from plots.report.findings import findings, terminal
 from plots.report.format import file_names
 from plots.report.page import html, markdown, page
 
 SCHEMA = 3  # of summary.json
+_CURVES = ("Scaling", "Throughput")  # begin the titles of the sections on curves
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
 
-def make(folder: Path, out: Path) -> list[str]:
+def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     """Make the report of a study folder in `out`; return and raise as `analysed` and `write` do."""
-    return write(analysed(folder), out)
+    return write(analysed(folder), out, None if scaling is None else analysed(scaling))
 
 
-def write(a: Analysis, out: Path) -> list[str]:
+def write(a: Analysis, out: Path, scaling: Analysis | None = None) -> list[str]:
     """Write figures/, report.html, report.md, summary.json and *.csv into `out`.
 
-    Returns the answer, for a terminal.
+    Curves, tables and sentences on scaling are those of `scaling`, if it is given. Returns the
+    answer, for a terminal.
     """
-    drawn, whole = figures.draw(a), findings(a)
+    drawn, narrow = (_drawn(a, scaling, PRESETS[name]) for name in ("page", "phone"))
+    whole = findings(a)
     try:
         _remove_stale(out, drawn)
         figures.save(drawn, out / "figures")
-        content = page(a, whole, [*drawn])
-        data = summary(a, [*drawn])
+        content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
+        if scaling is not None:
+            kinds = ("scaling", "emulated")
+            curves = [one for one in findings(scaling) if one.kind in kinds]
+            whole = [one for one in whole if one.kind != "scaling"]
+            whole += [replace(one, text=f"Scaling curves: {one.text}") for one in curves]
+            tables_of = [s for s in page(scaling, [], []).sections if s.title.startswith(_CURVES)]
+            content = replace(content, findings=whole, sections=[*content.sections, *tables_of])
+            data["scaling_study"] = summary(scaling, [])
         numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
         texts = {
             "summary.json": f"{numbers}\n",
@@ -51,7 +63,10 @@ def write(a: Analysis, out: Path) -> list[str]:
             "points.csv": tables.csv(data["throughput"]),
             "comparisons.csv": tables.csv(data["comparisons"]),
             **_trainings(a),
-            "report.html": html(content, [*figures.pictures(a, drawn, out / "figures")]),
+            "report.html": html(
+                content,
+                [*figures.pictures(drawn, _drawn(a, scaling, PRESETS["phone"]), out / "figures")],
+            ),
             "report.md": markdown(content),
         }
         for name, text in texts.items():  # names of files may hold what is no character
@@ -64,6 +79,16 @@ def write(a: Analysis, out: Path) -> list[str]:
         wrong = f"{out} cannot be written: {error.strerror}"
         raise UsageError(f"{wrong}; choose another folder with --out") from error
     return terminal(whole, out / "report.html")
+
+
+def _drawn(a: Analysis, scaling: Analysis | None, preset: Preset) -> dict[str, Figure]:
+    """Draw the figures of a study, with the scaling curves of another one if that is given."""
+    drawn = figures.draw(a, preset)
+    if scaling is None:
+        return drawn
+    own = {name: figure for name, figure in drawn.items() if not name.startswith("scaling")}
+    curves = figures.draw(scaling, preset)
+    return own | {name: curves[name] for name in curves if name.startswith("scaling")}
 
 
 def analysed(folder: Path) -> Analysis:
