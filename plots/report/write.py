@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
 from pydantic_core import to_json
 
 from bench.config import UsageError
@@ -81,14 +80,14 @@ def write(a: Analysis, out: Path, scaling: Analysis | None = None) -> list[str]:
     return terminal(whole, out / "report.html")
 
 
-def _drawn(a: Analysis, scaling: Analysis | None, preset: Preset) -> dict[str, Figure]:
+def _drawn(a: Analysis, scaling: Analysis | None, preset: Preset) -> dict[str, Any]:
     """Draw the figures of a study, with the scaling curves of another one if that is given."""
     drawn = figures.draw(a, preset)
     if scaling is None:
         return drawn
-    own = {name: figure for name, figure in drawn.items() if not name.startswith("scaling")}
+    others = {name: drawn[name] for name in drawn if not name.startswith("scaling")}
     curves = figures.draw(scaling, preset)
-    return own | {name: curves[name] for name in curves if name.startswith("scaling")}
+    return others | {name: curves[name] for name in curves if name.startswith("scaling")}
 
 
 def analysed(folder: Path) -> Analysis:
