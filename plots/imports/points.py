@@ -14,8 +14,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.study.words import count
-from plots.foreign import ImportLogs
-from plots.imports import text
+from plots.imports import ImportOptions, text
 from plots.imports.text import FORMATS, PLACES, RANK_RATE, RATE, WORDS, Format
 from plots.report.format import table
 
@@ -32,7 +31,7 @@ _CURE = (
 _SCORES = {"validation_accuracy": "top1", "validation_top5_accuracy": "top5"}
 
 
-def find_format(options: ImportLogs) -> Format:
+def find_format(options: ImportOptions) -> Format:
     """Look up the format that the options name. Raises UsageError; also for a bad --pattern."""
     if options.form not in FORMATS:
         cure = "the format pattern reads others by --pattern"
@@ -53,7 +52,7 @@ def find_format(options: ImportLogs) -> Format:
 
 
 def read(
-    form: Format, paths: Sequence[Path], options: ImportLogs, source: str
+    form: Format, paths: Sequence[Path], options: ImportOptions, source: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Read files of one format as every number, a point for each quantity of each size, warnings.
 
@@ -90,7 +89,11 @@ def read(
 
 
 def _complete(
-    values: pd.DataFrame, warnings: list[str], tags: set[float], form: Format, options: ImportLogs
+    values: pd.DataFrame,
+    warnings: list[str],
+    tags: set[float],
+    form: Format,
+    options: ImportOptions,
 ) -> pd.DataFrame:
     """Fill in what the user says of a file, or what its ranks tell."""
     if values.empty:

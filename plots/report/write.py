@@ -62,10 +62,7 @@ def write(a: Analysis, out: Path, scaling: Analysis | None = None) -> list[str]:
             "points.csv": tables.csv(data["throughput"]),
             "comparisons.csv": tables.csv(data["comparisons"]),
             **_trainings(a),
-            "report.html": html(
-                content,
-                [*figures.pictures(drawn, _drawn(a, scaling, PRESETS["phone"]), out / "figures")],
-            ),
+            "report.html": html(content, [*figures.pictures(drawn, narrow, out / "figures")]),
             "report.md": markdown(content),
         }
         for name, text in texts.items():  # names of files may hold what is no character
