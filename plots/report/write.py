@@ -50,8 +50,10 @@ def write(a: Analysis, out: Path, scaling: Analysis | None = None) -> list[str]:
         if scaling is not None:
             kinds = ("scaling", "emulated")
             curves = [one for one in findings(scaling) if one.kind in kinds]
-            whole = [one for one in whole if one.kind != "scaling"]
+            rest = [one for one in whole if one.kind == "next"]
+            whole = [one for one in whole if one.kind not in ("scaling", "next")]
             whole += [replace(one, text=f"Scaling curves: {one.text}") for one in curves]
+            whole += rest
             tables_of = [s for s in page(scaling, [], []).sections if s.title.startswith(_CURVES)]
             content = replace(content, findings=whole, sections=[*content.sections, *tables_of])
             data["scaling_study"] = summary(scaling, [])
