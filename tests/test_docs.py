@@ -128,7 +128,7 @@ def test_the_options_that_are_shown_exist(page: Path) -> None:
 
 
 def test_the_readme_is_one_page() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
 
 
 def test_the_citation_agrees_with_the_project() -> None:
