@@ -89,7 +89,8 @@ def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> di
 
 def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
     """Say what the runs share, and what each says on its own line."""
-    configs = [run.config for run in _one_of_each(runs)]
+    # one run of every point: its runs differ in fields of Role.PER_RUN alone
+    configs = [run.config for run in {run.point: run for run in runs}.values()]
     # all that [run] says, defaults too, lest a later default change them; what `single` is left out
     # of goes to each run's own line
     names = ("study", "study_sha256", *study.fields)
@@ -136,11 +137,6 @@ def _end_of(text: str) -> str:
     return word
 
 
-def _one_of_each(runs: Runs) -> list[PlannedRun]:
-    """Choose one run of every point: its runs differ in fields of Role.PER_RUN alone."""
-    return list({run.point: run for run in runs}.values())
-
-
 def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[dict[str, Any]]:
     """Group launches by block, each run as its line."""
     blocks: dict[int | None, dict[str, Any]] = {}
@@ -160,7 +156,7 @@ def _lines(runs: Runs, fields: Sequence[str]) -> dict[str, str]:
     # a point's words are made once: a study may have 100,000 runs
     fixed = {
         run.point: {n: run.config.to_words(n) for n in names if n not in per_run}
-        for run in _one_of_each(runs)
+        for run in {run.point: run for run in runs}.values()
     }
     lines = {}
     for run in runs:

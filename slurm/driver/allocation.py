@@ -19,8 +19,7 @@ from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, complain, first_error, is_ok
 from slurm.driver.job import LocalJob
-from slurm.driver.launches import LaunchLines, RunLine
-from slurm.driver.options import JobOptions
+from slurm.driver.script import JobOptions, LaunchLines, RunLine
 from slurm.driver.steps import Ended
 from slurm.fit import PREFLIGHT_S
 

@@ -21,8 +21,7 @@ from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, first_error, is_ok, new_session, oom_kills
-from slurm.driver.launches import LaunchLines, RunLine
-from slurm.driver.options import JobOptions
+from slurm.driver.script import JobOptions, LaunchLines, RunLine
 from slurm.driver.steps import Ended, Step, Steps
 
 

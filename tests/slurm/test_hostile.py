@@ -100,10 +100,9 @@ def test_a_site_of_absurd_values_is_refused(
         read_site(str(tmp_path / "generic.toml"))
 
 
-def test_an_account_is_one_word_and_so_is_a_reservation(call: Calls) -> None:
-    for option in ("account", "reservation"):
-        line = call.refuse("render", "weak", "--site", "generic", f"--{option}", "x\ntouch PWN\n#")
-        assert line.startswith(f"--{option} 'x\\ntouch PWN\\n#' would not reach sbatch as it is; ")
+def test_an_account_is_one_word(call: Calls) -> None:
+    line = call.refuse("render", "weak", "--site", "generic", "--account", "x\ntouch PWN\n#")
+    assert line.startswith("--account 'x\\ntouch PWN\\n#' would not reach sbatch as it is; ")
 
 
 def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
