@@ -74,8 +74,8 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    of_job = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    of_job = {"PATH": path, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
     with signals_caught() as caught, display(len(work.statuses)) as show:
         job = subprocess.Popen(
             ["bash", str(script)],

@@ -75,8 +75,6 @@ def test_a_job_is_one_block_at_one_node_count() -> None:
     assert {run.config.world_size for run in made[1].runs} == {8}
     cells = sorted((run.point.cell, run.config.settings) for run in made[1].runs)
     assert cells == [*product(("ddp/nccl", "horovod/nccl"), ("matched", "shipped"))]
-    positions = [run.config.position for run in made[0].runs]
-    assert positions == sorted(p for p in positions if p is not None)
 
 
 def test_half_full_nodes_too_many_or_no_transport_are_refused() -> None:

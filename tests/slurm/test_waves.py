@@ -65,35 +65,31 @@ def test_a_budget_has_units(call: Calls) -> None:
         assert call.refuse("run", "local", f"--budget={text}").startswith(rule)
 
 
+def opened(folder: Path, changes: dict[str, str], blocks: int | None = None) -> Work:
+    study = str(write(folder, ONE_CURVE, **{**PAIR, **changes}))
+    return open_work(StudyOptions(study=study, results=folder, blocks=blocks))
+
+
 def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
-    asked = StudyOptions(study=str(write(tmp_path, ONE_CURVE, **PAIR)), results=tmp_path)
     rule = "--blocks 7 must be even: in half of the blocks each side of a comparison runs first"
     with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
-        open_work(asked.model_copy(update={"blocks": 7}))
+        opened(tmp_path, {}, 7)
     rule = "--blocks 12 is more than max_blocks=10, which is fixed before the first run"
     with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_blocks = 12$"):
-        open_work(asked.model_copy(update={"blocks": 12}))
+        opened(tmp_path, {}, 12)
 
 
-@pytest.mark.parametrize(
-    ("changes", "looks"),
-    [
-        ({}, True),
-        ({"blocks": "blocks = 2"}, False),  # a pilot
-        ({"cells": 'cells = ["single", "ddp/mpi"]'}, False),  # compares nothing
-        ({"windows": "windows = 2\nepochs = 3\ntarget = 0.9"}, False),
-    ],
-)
-def test_some_studies_do_their_launches_once(
-    tmp_path: Path, changes: dict[str, str], looks: bool
-) -> None:
-    work = open_work(
-        StudyOptions(study=str(write(tmp_path, ONE_CURVE, **{**PAIR, **changes})), results=tmp_path)
-    )
-    assert (work.looks, work.most) == (looks, 10 if looks else work.blocks)
-    assert not open_work(
-        work.options.model_copy(update={"blocks": work.blocks})
-    ).looks  # the user has decided
+def test_some_studies_do_their_launches_once(tmp_path: Path) -> None:
+    """As pilots, what compares nothing, and trainings to a target."""
+    assert (opened(tmp_path, {}).looks, opened(tmp_path, {}).most) == (True, 10)
+    assert not opened(tmp_path, {}, 6).looks  # the user has decided
+    for changes in (
+        {"blocks": "blocks = 2"},
+        {"cells": 'cells = ["single", "ddp/mpi"]'},
+        {"windows": "windows = 2\nepochs = 3\ntarget = 0.9"},
+    ):
+        work = opened(tmp_path, changes)
+        assert (work.looks, work.most) == (False, work.blocks)
 
 
 def looks(out: str) -> list[str]:
