@@ -20,11 +20,11 @@ try:
     from bench.shell import Group, call
     from bench.study.disk import write_whole
     from bench.study.status import count, table
-    from slurm import here, new_site, states, submit, waves
+    from slurm import local_run, new_site, states, submit
     from slurm.directives import REPORT, job_name, report_minutes
-    from slurm.next_step import close, say_report
     from slurm.session import OF_JOBS, PREVIEW, ClusterOptions, StudyOptions, Work, open_work
     from slurm.states import JobState
+    from slurm.until_settled import RunLoop, close, say_report, seconds
 except ModuleNotFoundError as absent:
     give_up(absent)
 
@@ -91,25 +91,24 @@ class RunHere(StudyOptions):
     status: 0 every run is ok, settled or not, 1 one is not, 2 the input was wrong.
     """
 
-    budget: Annotated[int | None, BeforeValidator(waves.seconds)] = option(
+    budget: Annotated[int | None, BeforeValidator(seconds)] = option(
         None,
         "begin no launch after the first look that would end beyond it: 15m, 1h30m",
         shown=Shown(metavar="TIME"),
     )
 
     def run(self) -> int:
-        from slurm.loop import RunLoop
 
         began = time.monotonic()
         work = open_work(self)  # every mistake comes out before anything is made
         if work.site.scheduler != "none":
             cure = f"use: python -m slurm submit {self.study} --site {self.site}"
             raise UsageError(f"site {self.site!r} hands out its nodes through Slurm; {cure}")
-        if why := here.not_checkout():
+        if why := local_run.not_checkout():
             raise UsageError(why)
         work.folder.check_own()
         work.folder.check_way(slurm=False)
-        here.find_launcher(work.site.hostfile)
+        local_run.find_launcher(work.site.hostfile)
         with work.folder.lock() as lock:
             work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
             loop = RunLoop(work, lock, self.budget, began)
@@ -141,7 +140,7 @@ class Submit(ClusterOptions):
     def run(self) -> None:
         work = open_work(self)
         not_shared = submit.not_shared(work.site, work.folder.path)
-        reasons = [work.request.lacks_account, here.not_checkout(), not_shared]
+        reasons = [work.request.lacks_account, local_run.not_checkout(), not_shared]
         refusals = list(filter(None, reasons))
         if refusals and not self.dry_run:
             raise UsageError(refusals[0])
@@ -229,7 +228,7 @@ class Status(StudyOptions):
         print(f"{work.study.name}: {work.launches}, {count(statuses)}")
         if work.preview:
             print(PREVIEW)
-        if work.site.scheduler == "none" and (why := here.not_one_machine(work)):
+        if work.site.scheduler == "none" and (why := local_run.not_one_machine(work)):
             print(f"note: {why}")
         if all(status.state == "planned" for status in statuses):
             print(f"no runs in {work.folder.path} yet; --results names another folder")

@@ -13,8 +13,8 @@ from bench.config import UsageError
 from bench.options import Shown, option
 from bench.shell import Command
 from bench.study.disk import write_whole
-from slurm.next_step import python
 from slurm.slurm_commands import ask_cluster
+from slurm.until_settled import python
 
 _TEMPLATE = Path(__file__).parent / "templates" / "site.toml"
 # partition, nodes, sockets, cores, threads, time limit, generic resources, features

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import shlex
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.config import Role, RunConfig, UsageError, fields_with
+from bench.config import Role, fields_with
 from bench.study.definition import OWNED_FIELDS, Study
 from bench.study.plan import PlannedRun
 from slurm import directives
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import jinja2
 
 Runs = Sequence[PlannedRun]
-TEMPLATES = Path(__file__).parent / "templates"
 _CURE_HERE = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
 _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 
@@ -32,17 +30,14 @@ _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 _NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path"}
 
 
-def render_job(
-    study: Study, text: str, site: Site, runs: Runs, folder: Path, templates: Path = TEMPLATES
-) -> str:
+def render_job(study: Study, text: str, site: Site, runs: Runs, folder: Path) -> str:
     """Render the job script of `runs`, in order, to read, edit and run from the repository root.
 
     `text` is the study's file, which the job leaves beside the logs as `python -m slurm run` does.
-    Raises UsageError on a placeholder that the template names and nobody fills.
     """
     site = directives.reaching_all_hosts(site)
     return _fill(
-        templates / "job.sh.j2",
+        "job.sh.j2",
         **_around(study, site, folder, "run", _CURE_HERE),
         **_runs(study, text, site, runs),
         directives=[],
@@ -51,15 +46,14 @@ def render_job(
     )
 
 
-def render_batch(
-    study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES
-) -> str:
-    """Render one job's Slurm script. Raises as `render_job`, and if the site forbids an option."""
-    site = request.site
-    # what the doctor is asked besides the cells
-    doctor = _words(job.runs[0].config, ("threads", "dataset", "data_dir"))
+def render_batch(study: Study, text: str, request: Request, job: Job, folder: Path) -> str:
+    """Render one job's Slurm script. Raises UsageError if the site forbids an option."""
+    site, config = request.site, job.runs[0].config
+    # what the doctor is asked besides the cells, of which it tries those that take a mean
+    doctor = (config.to_words(name) for name in ("threads", "dataset", "data_dir"))
+    tried = (run for run in job.runs if run.config.transport != "none" and run.config.averages)
     return _fill(
-        templates / "job.sh.j2",
+        "job.sh.j2",
         **_around(study, site, folder, "submit", _CURE),
         **_runs(study, text, site, job.runs),
         directives=directives.directives(study, request, job),
@@ -68,15 +62,9 @@ def render_batch(
         expected_minutes=math.ceil(expected_s(job, study) / 60),
         early_s=EARLY_S,
         launch_args=directives.step_args(site),
-        preflight=shlex.join(doctor),
-        cells=_exchanging(job.runs),
+        preflight=shlex.join(word for words in doctor for word in words),
+        cells=sorted({run.point.cell for run in tried}),
     )
-
-
-def _exchanging(runs: Runs) -> list[str]:
-    """Name the cells that a look at the launch tries: those that take a mean."""
-    tried = (run for run in runs if run.config.transport != "none" and run.config.averages)
-    return sorted({run.point.cell for run in tried})
 
 
 def render_report(study: Study, request: Request, folder: Path, again: Sequence[str] = ()) -> str:
@@ -85,7 +73,7 @@ def render_report(study: Study, request: Request, folder: Path, again: Sequence[
     `again`: words of `python -m slurm` that look at the study and submit the next launches.
     """
     return _fill(
-        TEMPLATES / "report.sh.j2",
+        "report.sh.j2",
         again=again,
         **_around(study, request.site, folder, "submit", _CURE),
         directives=directives.report_directives(study, request),
@@ -101,7 +89,8 @@ def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> di
 
 def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
     """Say what the runs share, and what each says on its own line."""
-    configs = [run.config for run in _one_of_each(runs)]
+    # one run of every point: its runs differ in fields of Role.PER_RUN alone
+    configs = [run.config for run in {run.point: run for run in runs}.values()]
     # all that [run] says, defaults too, lest a later default change them; what `single` is left out
     # of goes to each run's own line
     names = ("study", "study_sha256", *study.fields)
@@ -117,26 +106,17 @@ def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
     }
 
 
-def _fill(template: Path, **values: object) -> str:
-    import jinja2  # here: only rendering needs it, and the command line answers faster without
-
-    try:
-        return _environment(template.parent).get_template(template.name).render(**values)
-    except jinja2.TemplateError as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename.endswith(".j2")]
-        raise UsageError(
-            f"{places[-1] if places else template}: {error}; correct the template"
-        ) from None
+def _fill(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
 
 
 @functools.cache
-def _environment(templates: Path) -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     """Compile the templates once, not once for every job of a study."""
-    import jinja2
+    import jinja2  # here: only rendering needs it, and the command line answers faster without
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
         comment_start_string="<#",  # {# is bash
         comment_end_string="#>",
@@ -149,21 +129,12 @@ def _environment(templates: Path) -> jinja2.Environment:
     return environment
 
 
-def _words(config: RunConfig, names: Sequence[str]) -> list[str]:
-    return [word for name in names for word in config.to_words(name)]
-
-
 def _end_of(text: str) -> str:
     """Choose a word that ends a here-document and is no line of the text."""
     word = "END_OF_STUDY"
     while word in text.splitlines():
         word += "_"
     return word
-
-
-def _one_of_each(runs: Runs) -> list[PlannedRun]:
-    """Choose one run of every point: its runs differ in fields of Role.PER_RUN alone."""
-    return list({run.point: run for run in runs}.values())
 
 
 def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -185,7 +156,7 @@ def _lines(runs: Runs, fields: Sequence[str]) -> dict[str, str]:
     # a point's words are made once: a study may have 100,000 runs
     fixed = {
         run.point: {n: run.config.to_words(n) for n in names if n not in per_run}
-        for run in _one_of_each(runs)
+        for run in {run.point: run for run in runs}.values()
     }
     lines = {}
     for run in runs:

@@ -182,7 +182,11 @@ def open_work(
         study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
     text = text_of(study, written, read_text(source))
     if unseeded := "seed" not in study.model_fields_set:
-        seed, origin = _seed(kept, locked)
+        # the one that the folder keeps; before there is one, who holds the lock draws it, to be
+        # kept, and everybody else gets the same preview
+        seed, origin = 0, "a preview"
+        if kept is not None or locked:
+            seed, origin = kept.seed if kept else secrets.randbits(31), "drawn at the first run"
         study = study.model_copy(update={"seed": seed})
         text = f"seed = {seed}  # {origin}\n{text}"
     folder.check_same(study)
@@ -231,17 +235,6 @@ def _check_blocks(study: Study, options: StudyOptions) -> None:
     if blocks > study.max_blocks:
         rule = f"is more than max_blocks={study.max_blocks}, which is fixed before the first run"
         raise UsageError(f"{named} {rule}; begin a new study with max_blocks = {blocks}")
-
-
-def _seed(kept: Study | None, locked: bool) -> tuple[int, str]:
-    """Choose the seed of a study that names none, and name its origin.
-
-    It is the one that the folder keeps. Before there is one, who holds the lock gets a new one, to
-    be kept, and everybody else the same preview.
-    """
-    if kept is None and not locked:
-        return 0, "a preview"
-    return kept.seed if kept else secrets.randbits(31), "drawn at the first run"
 
 
 def short(path: Path, follow: bool = True) -> Path:

@@ -41,17 +41,10 @@ class Queued:
 
 def find(program: str) -> None:
     """Raise UsageError where one of Slurm's commands is missing."""
-    if shutil.which(program) is not None:
-        return
-    for other, scheduler in (("qsub", "PBS or Grid Engine"), ("bsub", "LSF")):
-        if shutil.which(other) is not None:
-            missing = f"there is no {program} on this machine, but {other} of {scheduler}"
-            start = "mpirun -n RANKS python -m bench OPTIONS"
-            cure = f"start each run by hand inside a job: {start}"
-            raise UsageError(f"{missing}, which is not supported: only Slurm is; {cure}")
-    render = "python -m slurm render STUDY --site SITE --out FOLDER"
-    cure = f"use the cluster's login node, or write the scripts here: {render}"
-    raise UsageError(f"there is no {program} on this machine; {cure}")
+    if shutil.which(program) is None:
+        render = "python -m slurm render STUDY --site SITE --out FOLDER"
+        cure = f"use the cluster's login node, or write the scripts here: {render}"
+        raise UsageError(f"there is no {program} on this machine; {cure}")
 
 
 def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:

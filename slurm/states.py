@@ -14,7 +14,7 @@ from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.fit import job_of
-from slurm.here import Show, display
+from slurm.local_run import Show, display
 from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import Queued
 

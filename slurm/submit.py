@@ -16,7 +16,7 @@ from slurm.session import Work, open_work
 from slurm.site import Site
 from slurm.slurm_commands import Queued, UnknownIdError
 from slurm.states import REPORTED, JobState
-from slurm.waves import Standing, look
+from slurm.until_settled import Standing, look
 
 # in the environment, separated by ':': folders that all nodes see although they lie below such as
 # /tmp, of which every node has its own
@@ -82,21 +82,17 @@ def _submit_each(
         elif len(after) >= room:
             rule = f"the site takes {work.site.limits.max_submitted} jobs of a user"
             yield f"{job.id}  not submitted: {rule}; submit again later"
+        elif refusal is not None:
+            yield f"{job.id}  not submitted"
         else:
+            waits_for = after if work.site.policy.one_at_a_time else ()
             try:
-                if refusal is None:
-                    waits_for = after if work.site.policy.one_at_a_time else ()
-                    after.append(_submit(work, lock, job, texts[job.id], waits_for))
-            except UnknownIdError as error:
-                refusal = error
-                yield f"{job.id}  submitted, id not known"
-                continue
+                after.append(_submit(work, lock, job, texts[job.id], waits_for))
+                yield f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs"
             except UsageError as error:
                 refusal = error
-            if refusal is None:
-                yield f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs"
-            else:
-                yield f"{job.id}  not submitted"
+                silent = isinstance(error, UnknownIdError)
+                yield f"{job.id}  {'submitted, id not known' if silent else 'not submitted'}"
     return refusal
 
 
@@ -133,22 +129,21 @@ def cancel_all(work: Work) -> list[str]:
     looked up when nobody can submit any more.
     """
     states.require_scheduler(work)
-    lines = _cancel(work, report=True)
+    lines = []
+
+    def cancel(report: bool) -> None:
+        for name, job in sorted(states.all_states(work).items()):
+            if job.in_progress and (name == REPORT) == report:
+                running = job.state == "running" and not report  # a report has no run to record
+                slurm_commands.cancel(job.id, running, work.site.access.clusters)
+                done = "told to stop" if running else "taken out of the queue"
+                lines.append(f"{name}  job {job.id} {done}")
+
+    cancel(report=True)
     if work.folder.path.exists():
         with work.folder.lock():
-            lines += _cancel(work, report=False)
+            cancel(report=False)
     return lines or ["no job of this study is in the queue"]
-
-
-def _cancel(work: Work, report: bool) -> list[str]:
-    lines = []
-    for name, job in sorted(states.all_states(work).items()):
-        if job.in_progress and (name == REPORT) == report:
-            running = job.state == "running" and not report  # a report has no run to record
-            slurm_commands.cancel(job.id, running, work.site.access.clusters)
-            done = "told to stop" if running else "taken out of the queue"
-            lines.append(f"{name}  job {job.id} {done}")
-    return lines
 
 
 def _require_queue(work: Work) -> list[Queued]:
@@ -172,8 +167,8 @@ def _submit(work: Work, lock: IO[str], job: Job, text: str, after: Sequence[str]
 def _record(
     work: Work, lock: IO[str], script: Path, job: str, job_id: str, runs: int, **more: object
 ) -> None:
-    facts = {**work.facts, "runs": runs, "job": job}
-    work.folder.record_job(lock, script, **facts, slurm_id=job_id, **more)
+    named = {"runs": runs, "job": job, "slurm_id": job_id}
+    work.folder.record_job(lock, script, **work.facts, **named, **more)
 
 
 def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: int) -> str:

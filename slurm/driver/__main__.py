@@ -21,11 +21,9 @@ try:
     from bench.study.status import look
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
-    from slurm.driver.closing import Diary, NoRoom
+    from slurm.driver.closing import Diary, NoRoom, complain
     from slurm.driver.job import LocalJob
-    from slurm.driver.launches import read_launches
-    from slurm.driver.options import JobOptions
-    from slurm.driver.outputs import complain
+    from slurm.driver.script import JobOptions, read_launches
 except ModuleNotFoundError as absent:
     give_up(absent)
 

@@ -11,18 +11,15 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from bench.config import UsageError
 from bench.launch import launcher
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
-from slurm.driver.closing import Diary, NoRoom, is_ok
+from slurm.driver.closing import Diary, NoRoom, complain, first_error, is_ok
 from slurm.driver.job import LocalJob
-from slurm.driver.launches import LaunchLines, RunLine
-from slurm.driver.options import JobOptions
-from slurm.driver.outputs import complain, first_error
+from slurm.driver.script import JobOptions, LaunchLines, RunLine
 from slurm.driver.steps import Ended
 from slurm.fit import PREFLIGHT_S
 
@@ -88,13 +85,15 @@ class SlurmJob(LocalJob):
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
         """Make the command on as many first hosts as ranks fill: a pair must have the same ones."""
         options = self.options
-        place: dict[str, Any] = {"ranks_per_node": options.ranks_per_node}
-        place["cpus_per_rank"] = options.cpus_per_rank
-        place["hosts"] = self.hosts
         # or a step would wait until the one before has left its cores
         overlap = ["--overlap"] if shared and options.launcher == "srun" else []
         return launcher.command(
-            options.launcher, ranks, args=[*options.launch_args, *overlap], **place
+            options.launcher,
+            ranks,
+            args=[*options.launch_args, *overlap],
+            hosts=self.hosts,
+            ranks_per_node=options.ranks_per_node,
+            cpus_per_rank=options.cpus_per_rank,
         )
 
     def _why(self, otherwise: str = "") -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from bench.config import UsageError
 from bench.record import read_run
@@ -44,30 +46,20 @@ def oom_kills() -> int:
     return int(counts.get("oom_kill", 0))
 
 
-def close(
-    log: Path,
-    out: Path,
-    ended: Ended,
-    *,
-    limit_s: int,
-    stopped: bool,
-    oom_kills_before: int,
-    session: str = "",
-    partner: str = "",
-    apart: str = "",
-) -> None:
-    """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom."""
+def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **more: Any) -> None:
+    """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom.
+
+    `limit_s`: of the run, in seconds; `stopped`: by a signal to the job; `more`: other fields.
+    """
     shot = ["error: the launcher was killed by SIGKILL"] if ended.shot else []
-    of_the_launch = {"session": session, "partner": partner, "apart": apart}
     fields = {
         "code": ended.code,
         "timed_out": ended.timed_out,
         "limit_s": limit_s,
         "interrupted": bool(ended.code) and stopped and not ended.timed_out,
         "wall_s": ended.wall_s,
-        "oom_kills": oom_kills() - oom_kills_before,
         "said": [*_said(out), *shot] if ended.code or not is_ok(log) else [],
-        **{name: value for name, value in of_the_launch.items() if value},
+        **more,
     }
     try:
         fd = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -129,6 +121,16 @@ def _lines(out: Path) -> Iterator[str]:
                 text = "".join(chr(c) if 32 <= c < 127 else "?" for c in part[:_MOST_CHARACTERS])
                 if text.strip():
                     yield text
+
+
+def first_error(out: Path) -> str:
+    """Find the first error that a run printed; '' where it printed none."""
+    lines = out.read_text(errors="replace").splitlines()
+    return next((line[7:] for line in lines if line.startswith("error: ")), "")
+
+
+def complain(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 class Diary:

@@ -20,10 +20,8 @@ from bench.launch import gpu, launcher
 from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
 from bench.record import read_run
 from bench.study.folder import StudyFolder
-from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
-from slurm.driver.launches import LaunchLines, RunLine
-from slurm.driver.options import JobOptions
-from slurm.driver.outputs import first_error
+from slurm.driver.closing import check_room, close, first_error, is_ok, new_session, oom_kills
+from slurm.driver.script import JobOptions, LaunchLines, RunLine
 from slurm.driver.steps import Ended, Step, Steps
 
 
@@ -69,13 +67,8 @@ class LocalJob:
         return self.options.launcher == "mpirun" and "--hostfile" not in self.options.launch_args
 
     def run_all(self) -> None:
-        begun = 0
         for launch in self.launches:
-            heads = [
-                f"[{begun + n}/{len(self.lines)}] {x.id}" for n, x in enumerate(launch.lines, 1)
-            ]
-            begun += len(launch.lines)
-            self._do(heads, launch)
+            self._do(launch)
 
     def may_start(self, launch: LaunchLines) -> bool:
         return self.steps.stopped is None
@@ -110,51 +103,54 @@ class LocalJob:
                 f"{log} was made on {', '.join(elsewhere)}, and this is {this}: {rule}"
             )
 
-    def _do(self, heads: Sequence[str], launch: LaunchLines) -> None:
+    def _do(self, launch: LaunchLines) -> None:
         """Do the runs of a launch not yet done; none is measured without those it belongs to."""
         logs = [self._files(line)[0] for line in launch.lines]
         done = [is_ok(log) for log in logs]
         if all(done):
-            for head, log in zip(heads, logs, strict=True):
+            for line, log in zip(launch.lines, logs, strict=True):
                 self.check_host(log)
-                print(f"{head}: done before, skipped", flush=True)
-            return
-        if any(log.exists() for log in logs) and not self.restart:
+                self._say(line, "done before, skipped")
+        elif any(log.exists() for log in logs) and not self.restart:
             self.failed += len(done) - sum(done)
             again = f"rename it to do the run again ('python -m slurm {self.verb}' does)"
-            for head, log, is_done in zip(heads, logs, done, strict=True):
-                state = (
-                    "its log exists but is not ok" if log.exists() else "its partner's log exists"
-                )
-                print(f"{head}: {'done before' if is_done else f'{state}; {again}'}", flush=True)
-            return
-        if not self.may_start(launch):
+            for line, log, is_done in zip(launch.lines, logs, done, strict=True):
+                state = "its log exists but is not ok" if log.exists() else "its partner's exists"
+                self._say(line, "done before" if is_done else f"{state}; {again}")
+        elif not self.may_start(launch):
             self.left += len(logs)
             if self.reason != "complete":
-                for head in heads:
-                    print(f"{head}: left for the next job, {self.reason}", flush=True)
-            return
-        for log in logs:
-            if log.exists():  # a job that Slurm starts again does what it has not finished
-                StudyFolder.set_aside(log)
-        self.begun += len(logs)
-        for part in self.parts(launch):
-            self._start([heads[launch.lines.index(line)] for line in part.lines], part)
+                for line in launch.lines:
+                    self._say(line, f"left for the next job, {self.reason}")
+        else:
+            for log in logs:
+                if log.exists():  # a job that Slurm starts again does what it has not finished
+                    StudyFolder.set_aside(log)
+            self.begun += len(logs)
+            for part in self.parts(launch):
+                self._start(part)
 
-    def _start(self, heads: Sequence[str], launch: LaunchLines) -> None:
+    def _say(self, line: RunLine, state: str = "") -> None:
+        number = f"[{self.lines.index(line) + 1}/{len(self.lines)}]"
+        print(f"{number} {line.id}{state and f': {state}'}", flush=True)
+
+    def _start(self, launch: LaunchLines) -> None:
         """Run a launch to its end, record how each of its runs ended, and count."""
-        print(*heads, sep="\n", flush=True)
-        before, lines = oom_kills(), launch.lines
+        before, lines, wrong = oom_kills(), launch.lines, []
+        for line in lines:
+            self._say(line)
         ended, failed = self._run(launch)
         is_stopped, limit_s = self.steps.stopped is not None, self.limit_s(launch)
         for index, (line, end) in enumerate(zip(lines, ended, strict=True)):
             by_itself = failed in (None, index) or end.timed_out or is_stopped
             partner = "" if by_itself else lines[failed or 0].id
             log, out = self._files(line)
-            self.close(log, out, end, before, limit_s, partner=partner, apart=launch.apart)
+            named = {"session": self.session, "partner": partner, "apart": launch.apart}
+            facts = {name: value for name, value in named.items() if value}
+            killed = oom_kills() - before
+            close(log, out, end, limit_s, is_stopped, oom_kills=killed, **facts)
         self.longest_s = max(self.longest_s, *(end.wall_s for end in ended))
-        wrong = []
-        for head, line, end in zip(heads, lines, ended, strict=True):
+        for line, end in zip(lines, ended, strict=True):
             log, out = self._files(line)
             if end.code == 0 and is_ok(log):
                 continue
@@ -163,7 +159,7 @@ class LocalJob:
                 self.left += 1
             else:
                 self.failed += 1
-            print(f"{head}: exit code {end.code} after {end.wall_s} s, see {out}", flush=True)
+            self._say(line, f"exit code {end.code} after {end.wall_s} s, see {out}")
             wrong.append((end, line, log, out))
         if wrong:
             cause = lines[failed or 0].id
@@ -216,26 +212,6 @@ class LocalJob:
     def limit_s(self, launch: LaunchLines) -> int:
         """Compute the limit of each run of a launch in seconds, as each waits for the others."""
         return self.options.limit_s * len(launch.lines)
-
-    def close(
-        self,
-        log: Path,
-        out: Path,
-        ended: Ended,
-        before: int,
-        limit_s: int | None = None,
-        **of_the_launch: str,
-    ) -> None:
-        close(
-            log,
-            out,
-            ended,
-            limit_s=self.options.limit_s if limit_s is None else limit_s,
-            stopped=self.steps.stopped is not None,
-            oom_kills_before=before,
-            session=self.session,
-            **of_the_launch,
-        )
 
 
 def _new_table(launch: LaunchLines) -> TurnTable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from bench.record import read_run
@@ -24,33 +23,26 @@ def asked(folder: Path, **changes: str) -> StudyOptions:
     return StudyOptions(study=str(write(folder, **{**PAIR, **changes})), results=folder / "results")
 
 
-def test_a_study_without_a_seed_is_shown_as_a_preview_and_run_in_an_order_of_its_own(
-    tmp_path: Path,
-) -> None:
+def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> None:
     study = asked(tmp_path)
-    shown, again = (open_work(study) for _ in range(2))
-    assert (shown.study, shown.statuses) == (again.study, again.statuses)
+    shown = open_work(study)
     assert (shown.study.seed, shown.preview) == (0, True)
-    assert shown.text.startswith("seed = 0  # a preview\n")
     first, other = (open_work(study, locked=True) for _ in range(2))
     assert first.study.seed != other.study.seed  # but for one in two thousand million
     first.folder.path.mkdir(parents=True)
     first.folder.keep_study(first.text)
-    later = open_work(study)
-    assert (later.study, later.preview) == (first.study, False)
-    kept = read_study(first.folder.path / "study.toml")
-    assert (kept.seed, kept.sha256) == (first.study.seed, first.study.sha256)
-    found = {status.run.config.study_sha256 for status in later.statuses}
-    assert found == {kept.sha256}
-    more = open_work(study.model_copy(update={"blocks": 4}))  # than planned: of the same study
-    assert {status.run.config.study_sha256 for status in more.statuses} == {kept.sha256}
-
-
-def test_a_seed_that_is_given_is_honoured(tmp_path: Path) -> None:
-    study = asked(tmp_path, seed="seed = 7")
-    for work in (open_work(study), open_work(study, locked=True)):
-        assert (work.study.seed, work.preview) == (7, False)
-        assert work.text == Path(study.study).read_text()
+    # more launches than planned are of the same study
+    for options in (study, study.model_copy(update={"blocks": 4})):
+        later = open_work(options)
+        assert (later.study.seed, later.preview) == (first.study.seed, False)
+        found = {status.run.config.study_sha256 for status in later.statuses}
+        assert found == {first.study.sha256}
+    given = open_work(asked(tmp_path, seed="seed = 7").model_copy(update={"results": tmp_path}))
+    assert (given.study.seed, given.preview, given.text) == (
+        7,
+        False,
+        Path(study.study).read_text(),
+    )
 
 
 def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
@@ -58,9 +50,6 @@ def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> 
     assert PREVIEW in cli("render")[2]
     assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both blocks
     kept = read_study(cli.folder / "study.toml")
-    assert re.match(
-        r"seed = \d+  # drawn at the first run\n", (cli.folder / "study.toml").read_text()
-    )
     planned = plan(kept, 2, cli.folder / "runs")
     first = {run.log: read_run(run.log).allocation for block in planned for run in block}
     assert len(set(first.values())) == 1
@@ -68,11 +57,7 @@ def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> 
     assert cli("run")[0] == 0  # a session of its own: the first runs of both blocks too
     later = [[read_run(run.log).allocation for run in block] for block in planned]
     assert len({place for block in later for place in block}) == 1
-    assert re.match(r"session \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ boot [0-9a-f]{8}$", later[0][0])
     assert later[0][0] not in first.values()
-    assert all(
-        run.log.with_suffix(".attempt-1.jsonl").exists() for block in planned for run in block
-    )
     assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo
 
 
@@ -85,8 +70,4 @@ def test_a_complete_log_is_read_once_in_a_command(tmp_path: Path) -> None:
     whole.statuses[0].run.log.write_text("nobody writes into a complete log")
     assert not open_work(study, earlier=whole).todo
     whole.statuses[0].run.log.unlink()
-    parted = open_work(study, earlier=whole)
-    assert parted.todo
-    # what is to be done again is looked at, its partner too
-    complete(whole.statuses[0].run.config)
-    assert open_work(study, earlier=parted).statuses[0].state != "planned"
+    assert open_work(study, earlier=whole).todo

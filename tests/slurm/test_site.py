@@ -43,25 +43,20 @@ def write(folder: Path, old: str = "", new: str = "") -> Path:
     return path
 
 
-MORE = "max_minutes = 60"
 BAD = [
     # text, what replaces it, line of the message, how the message begins
     ("gpus = 4", "gpuss = 4", 12, "unknown key 'node.gpuss'; did you mean 'gpus'?; valid here: co"),
-    ("cores = 64", "cores = 0", 11, "node.cores=0: should be greater than or equal to 1"),
     ("per_rank = 16", "per_rank = 17", 16, "cpu.per_rank=17 times 4 ranks is more than the node's"),
     ("threads = 2", "threads = 20", 17, "cpu.threads=20, but a rank has 16 CPUs; use at most 16"),
     ("threads = 2", "ranks_per_node = 5", 17, "cpu.ranks_per_node=5, but a node has 4 GPUs, one"),
-    ("gpus = 4\n", "", 10, "node.gpus=0 does not go with vendor='cuda'; use 'cuda' or 'rocm' with"),
     ('gpus = 4\nvendor = "cuda"', "gpus = 0", 5, "transport='nccl' joins GPUs, and node.gpus is 0"),
     ("threads = 2", 'bind = "mask_cpu:f,f0,f00"', 17, "cpu.bind names 3 masks for 4 ranks on a"),
     ('launch = "srun"', 'launch = "mpirun"', 4, "launch='mpirun' takes a hostfile, no sched"),
-    ('scheduler = "slurm"\n', "", 3, "launch='srun' starts steps of Slurm jobs; use schedule"),
     ('transport = "nccl"', 'mpirun_args = ["-v"]', 5, "mpirun_args is mpirun's and has no effect"),
     ("cores = 64\n", "", 10, "node.cores is missing: a job's counts follow from it; see `scontrol"),
     ('partition = "gpu"', 'extra = ["-p gpu"]', 8, "access.extra: '-p gpu' is not of the form '--"),
     ("minutes = 60", "minutes = 4", 1, "policy.signal_lead_s=120 leaves a job of 4 min no time"),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
-    ('title = "a cluster"\n', "", 1, "key 'title' is missing: what the machine is, in a few words"),
 ]
 
 
@@ -75,11 +70,6 @@ def test_a_mistake_names_its_line(
     with pytest.raises(UsageError) as caught:
         read_site(str(path))
     assert str(caught.value).startswith(f"{path}, line {line}: {message}")
-
-
-def test_a_sites_own_file_is_read_by_its_path(tmp_path: Path) -> None:
-    site = read_site(str(write(tmp_path)))
-    assert (site.name, site.ranks_per_node, site.provenance) == ("here", 4, "not run yet")
 
 
 def test_a_shipped_site_says_where_its_facts_are_from() -> None:

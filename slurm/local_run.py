@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -24,8 +24,6 @@ from slurm.session import Work
 _POLL_S = 1.0
 _LOOK_S = 0.5  # at who else works here: a share of 2 % shows in it
 _LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
-_SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]  # Windows lacks one
 # runs done, what goes on ('': nothing does), seconds left
 Show = Callable[[int, str, float | None], None]
 
@@ -76,8 +74,8 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    of_job = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    of_job = {"PATH": path, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
     with signals_caught() as caught, display(len(work.statuses)) as show:
         job = subprocess.Popen(
             ["bash", str(script)],
@@ -94,14 +92,11 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
         sys.exit(2)  # the script has said in one line what is wrong
     if job.returncode < 0:  # not even the driver could say so
         killed = signal.Signals(-job.returncode)
-        by = (
-            f"was killed by {killed.name}, not from here: kill -9, or the kernel for want of memory"
-        )
-        print(f"{script} {by}; a run that it had begun goes on", file=sys.stderr, flush=True)
+        by = f"by {killed.name}, not from here: kill -9, or the kernel for want of memory"
+        print(f"{script} was killed {by}; a run that it had begun goes on", file=sys.stderr)
         return killed
     if job.returncode not in (0, 1):
-        rest = f"exit code {job.returncode}; its own message is above"
-        raise UsageError(f"{script} stopped with {rest}")
+        raise UsageError(f"{script} stopped with exit code {job.returncode}; see its message above")
     return None
 
 
@@ -113,12 +108,13 @@ def signals_caught() -> Iterator[list[int]]:
     def note(signum: int, frame: FrameType | None) -> None:
         caught.append(signum)
 
-    before = {s: signal.signal(s, note) for s in _SIGNALS}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield caught
     finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, show: Show) -> None:
@@ -153,42 +149,28 @@ def _has_ended(log: Path) -> bool:
         return False
 
 
-def display(total: int) -> AbstractContextManager[Show]:
-    """Choose how to show the progress of `total` runs, by where standard output goes to."""
-    return _bar(total) if sys.stdout.isatty() else _lines(total)
-
-
 @contextmanager
-def _lines(total: int) -> Iterator[Show]:
-    last = (0, "")
+def display(total: int) -> Iterator[Show]:
+    """Show how `total` runs go: in a bar on a terminal, else by a line for each change."""
+    with ExitStack() as stack:
+        if is_terminal := sys.stdout.isatty():
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    def show(done: int, current: str, left_s: float | None) -> None:
-        nonlocal last
-        if current and (done, current) != last:  # another estimate alone is no news
-            print(f"{done}/{total} runs done, {current}, {_left(left_s)}", flush=True)
-            last = (done, current)
-
-    yield show
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Show]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, auto_refresh=False) as progress:
-        task = progress.add_task("", total=total)
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+            bar = stack.enter_context(Progress(*columns, auto_refresh=False))
+            task = bar.add_task("", total=total)
         last = (0, "")
 
         def show(done: int, current: str, left_s: float | None) -> None:
             nonlocal last
-            text = f"{current}, {_left(left_s)}" if current else ""
-            if (done, text) != last:  # redrawn only then: the ranks need the cores
-                progress.update(task, completed=done, description=text, refresh=True)
-                last = (done, text)
+            if (done, current) == last:  # another estimate alone is no news
+                return
+            last = (done, current)
+            left = "" if left_s is None else " left"
+            text = f"{current}, {duration(left_s)}{left}" if current else ""
+            if is_terminal:
+                bar.update(task, completed=done, description=text, refresh=True)
+            elif current:
+                print(f"{done}/{total} runs done, {text}", flush=True)
 
         yield show
-
-
-def _left(left_s: float | None) -> str:
-    return duration(left_s) + ("" if left_s is None else " left")

@@ -1,0 +1,174 @@
+"""A study run until it is settled: wave after wave of launches, a look at the verdict after each.
+
+A launch is one block. Launches come in twos, as each side of a pair is first in one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bench.config import UsageError
+from bench.study.limits import MAX_SECONDS
+from bench.study.looks import STEP
+from bench.study.status import count, duration, seconds_left
+from slurm import local_run
+from slurm.driver.closing import new_session
+from slurm.session import Work, open_work, short
+
+# in the environment: the command that goes on with a study, where it is not this one
+GO_ON = "STUDY_GO_ON"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A study whose launches so far have ended well."""
+
+    done: int  # launches that are complete, from the first on
+    wanted: int  # launches that are planned or begun
+    most: int  # launches up to which more may come; `wanted` where nothing is looked at
+    settled: bool = False
+    left_s: float | None = None  # of the budget; None: there is none
+    launch_s: float | None = None  # that a launch takes; None: nobody knows yet
+
+    def decide(self) -> tuple[int, str]:
+        """Choose the launches to go on to: all wanted, then two at a time while the budget lasts.
+
+        Or as many as are done, and why it ends. A budget never ends what comes before the first
+        look, without which there is no verdict.
+        """
+        if self.done < self.wanted:
+            return self.wanted, ""
+        goal = self.done + STEP
+        if self.settled:
+            return self.done, "settled"
+        if goal > self.most:
+            return self.done, f"all {self.done} launches are done"
+        need_s = (self.launch_s or 0) * STEP
+        if self.left_s is not None and (self.left_s <= 0 or need_s > self.left_s):
+            return self.done, f"{self._more(goal)}, would not end within the budget"
+        return goal, ""
+
+    def say(self, verdict: str = "") -> str:
+        """Say in one line the launches so far, the verdict on them if any, and what comes."""
+        goal, why = self.decide()
+        done = f"{self.done} launches" + (f" of {self.wanted}" if self.done < self.wanted else "")
+        return "; ".join(filter(None, (done, verdict, f"ends: {why}" if why else self._more(goal))))
+
+    def _more(self, goal: int) -> str:
+        time = "" if self.launch_s is None else f", {duration(self.launch_s * (goal - self.done))}"
+        return f"{goal - self.done} more{time}"
+
+
+@dataclass
+class RunLoop:
+    """One `slurm run`: its time, what it has learnt of a launch's, and how it ended."""
+
+    work: Work
+    lock: IO[str]
+    budget_s: int | None
+    began: float  # time.monotonic() of the command
+    launch_s: float | None = None  # as the last wave took
+    stopped_by: int | None = None  # a signal
+    more: bool = False  # whether another command would go on though all runs are ok
+
+    def go_on(self) -> None:
+        """Go on until `decide` says why not, a run is not ok, or a signal comes."""
+        session, goal = new_session(), 0
+        while self.stopped_by is None:
+            self.work = work = open_work(self.work.options, True, None, self.work)
+            if why := local_run.not_one_machine(work):
+                raise UsageError(why)
+            work.folder.keep_study(work.text)
+            done = min((run.config.block or 0 for run in work.todo), default=work.blocks)
+            if done < goal:
+                return
+            verdict, settled = "", False
+            if work.looks and not work.todo:
+                with local_run.signals_caught() as caught:
+                    verdict, settled = look(work.folder.path)
+                self.more = not settled and done < work.most
+                self.stopped_by = next(iter(caught), None)
+            standing = self._standing(done, settled)
+            goal, why = standing.decide()
+            if verdict or (why and work.todo):
+                print(standing.say(verdict), flush=True)
+            if why:
+                return
+            if self.stopped_by is None:
+                self._do_wave(open_work(work.options, True, goal, work), done, session)
+
+    def _standing(self, done: int, settled: bool) -> Standing:
+        """Describe the standing; a launch takes as long as the last ones did, else as estimated."""
+        work, used_s = self.work, time.monotonic() - self.began
+        left_s = None if self.budget_s is None else self.budget_s - used_s
+        one = [status.run for status in work.statuses if status.run.config.block == 0]
+        guess_s = seconds_left(one, work.statuses, work.study.expected_run_s)
+        return Standing(done, work.blocks, work.most, settled, left_s, self.launch_s or guess_s)
+
+    def _do_wave(self, work: Work, done: int, session: str) -> None:
+        """Do what is missing of these launches."""
+        for planned in work.todo:
+            work.folder.set_aside(planned.log)
+        script = work.folder.add_job(self.lock, work.script(), **work.facts, runs=len(work.todo))
+        runs = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
+        print(f"{runs}, {work.estimate}; {script}", flush=True)
+        if self.launch_s is None:
+            local_run.warn_if_busy()
+        began = time.monotonic()
+        self.stopped_by = local_run.execute(script, self.lock, work, session)
+        self.launch_s = (time.monotonic() - began) / (work.blocks - done)
+
+
+def look(folder: Path) -> tuple[str, bool]:
+    """Read the verdict on the primary so far, a line, and whether that settles it."""
+    from bench.study.words import interim  # here: what reads no logs starts without pandas
+
+    return interim(folder)
+
+
+def seconds(text: str) -> int:
+    """Read '90s' or '1h30m' as seconds; a number alone is seconds to timeout, minutes to srun."""
+    match = re.fullmatch(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", text)
+    parts = [int(part or 0) for part in match.groups()] if match else []
+    total = sum(n * unit for n, unit in zip(parts, (86_400, 3600, 60, 1), strict=False))
+    if 1 <= total <= MAX_SECONDS:
+        return total
+    rule = f"is no time with its unit, from 1s to {MAX_SECONDS // 86_400}d"
+    raise UsageError(f"--budget {text!r} {rule}; write it as 90s, 15m, 2h or 1h30m")
+
+
+def close(
+    work: Work, again: Sequence[str], stopped_by: int | None = None, more: bool = False
+) -> int:
+    """Say how it ended and what goes on with it, with `more` launches too; 0 if all runs are ok."""
+    print(f"{work.study.name}: {count(work.statuses)}")
+    for status in work.statuses:
+        if status.state not in ("ok", "planned"):
+            print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
+    if work.todo or more:
+        start = f"{python()} -m slurm {shlex.join(again)}"
+        print(f"go on with: {os.environ.get(GO_ON) or start}")
+    return 128 + stopped_by if stopped_by is not None else int(bool(work.todo))
+
+
+def say_report(work: Work) -> None:
+    """Print the command that makes the report, unless what started this process makes it."""
+    if not os.environ.get(GO_ON):
+        path = shlex.quote(str(work.folder.path))
+        print(f"then, for the answer: {python()} -m plots report {path}")
+
+
+def python() -> str:
+    """Name this Python as started from here: by its name if that finds it, else by its path."""
+    path = Path(sys.executable)
+    on_path = shutil.which(path.name) == sys.executable
+    return path.name if on_path else shlex.quote(str(short(path, follow=False)))
