@@ -88,7 +88,8 @@ class RunHere(StudyOptions):
     After its `blocks` launches, and then after every two more, the verdict is looked at, until it
     is settled, `max_blocks` or the budget is reached. What failed, timed out or was interrupted is
     done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl. Exit
-    status: 0 every run is ok, settled or not, 1 one is not, 2 the input was wrong.
+    status: 0 every run is ok, settled or not, 1 one is not, 2 the input was wrong, 3 not settled
+    with --require-settled.
     """
 
     budget: Annotated[int | None, BeforeValidator(seconds)] = option(
@@ -96,9 +97,9 @@ class RunHere(StudyOptions):
         "begin no launch after the first look that would end beyond it: 15m, 1h30m",
         shown=Shown(metavar="TIME"),
     )
+    require_settled: bool = option(False, "end with 3 where every run is ok and nothing is settled")
 
     def run(self) -> int:
-
         began = time.monotonic()
         work = open_work(self)  # every mistake comes out before anything is made
         if work.site.scheduler != "none":
@@ -117,11 +118,11 @@ class RunHere(StudyOptions):
         if loop.launch_s is None and not (work.todo or loop.more):
             print(f"{count(work.statuses)}; nothing to do")
             say_report(work)
-            return 0
+            return 0 if loop.settled or not self.require_settled else 3
         code = close(work, ["run", *self.words()], loop.stopped_by, loop.more)
         if not work.todo:
             say_report(work)
-        return code
+        return code or (3 if self.require_settled and not loop.settled else 0)
 
 
 class Submit(ClusterOptions):

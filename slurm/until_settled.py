@@ -79,6 +79,7 @@ class RunLoop:
     launch_s: float | None = None  # as the last wave took
     stopped_by: int | None = None  # a signal
     more: bool = False  # whether another command would go on though all runs are ok
+    settled: bool = False  # by the last look
 
     def go_on(self) -> None:
         """Go on until `decide` says why not, a run is not ok, or a signal comes."""
@@ -95,7 +96,7 @@ class RunLoop:
             if work.looks and not work.todo:
                 with local_run.signals_caught() as caught:
                     verdict, settled = look(work.folder.path)
-                self.more = not settled and done < work.most
+                self.settled, self.more = settled, not settled and done < work.most
                 self.stopped_by = next(iter(caught), None)
             standing = self._standing(done, settled)
             goal, why = standing.decide()

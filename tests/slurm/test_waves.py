@@ -104,7 +104,8 @@ def test_a_study_goes_on_until_it_is_settled(tmp_path: Path) -> None:
     assert re.fullmatch("6 launches; Equal within 2 %.*; ends: settled", line)
     assert out.splitlines()[-2:] == ["small: 12 runs: 12 ok", cli.report()]
     # nothing is added to what is settled
-    assert cli("run")[1].splitlines() == [line, "12 runs: 12 ok; nothing to do", cli.report()]
+    code, out, _ = cli("run", "--require-settled")
+    assert (code, out.splitlines()) == (0, [line, "12 runs: 12 ok; nothing to do", cli.report()])
 
 
 class Loop:
@@ -151,6 +152,7 @@ def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> No
     ends = [json.loads(log.read_text().splitlines()[-1])["session"] for log in logs]
     # of one command, whatever its waves
     assert (len(ends), len(set(ends)), all(ends)) == (20, 1, True)
+    assert run("--require-settled")[0] == 3
 
 
 def test_what_is_not_ok_ends_the_loop_and_resuming_goes_on(run: Loop) -> None:
