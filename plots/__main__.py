@@ -187,17 +187,20 @@ class CompareStudies(Command):
         if self.cells and (len(self.folders) > 1 or self.fail_below is not None):
             rule = "cells are of one study, and have no before and after; leave the rest out"
             raise UsageError(rule)
+        from bench.study.disk import write_whole
         from plots.report import compare, gate
 
-        if self.out is not None:
-            compare.require_form(self.out)
+        if self.out is not None and self.out.suffix not in compare.FORMS:
+            forms = ", ".join(compare.FORMS)
+            raise UsageError(f"{self.out}: comparisons are written as {forms}; name one")
         if self.cells:
             compared = compare.cells(self.folders[0], *self.cells)
         else:
             compared = compare.side_by_side([*self.folders], self.fail_below)
-        written = None if self.out is None else compare.write(compared, self.out)
+        if self.out is not None:
+            write_whole(self.out, compare.FORMS[self.out.suffix](compared))
         form = ".json" if self.as_json else ".md"
-        print(written if written and not self.as_json else compare.FORMS[form](compared).rstrip())
+        print(self.out if self.out and not self.as_json else compare.FORMS[form](compared).rstrip())
         for one in compared.judged:
             if one.state != "holds":
                 print(one.line, file=sys.stderr)

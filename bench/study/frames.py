@@ -225,15 +225,19 @@ def _doubled(runs: pd.DataFrame) -> dict[str, str]:
 
 
 def _mixed(runs: pd.DataFrame) -> dict[str, str]:
-    """Set aside runs of a point whose work or conditions differ, as runs are averaged; tell why."""
+    """Set aside all runs of a point whose work or conditions differ, as runs are averaged.
+
+    A scheduler chooses nodes and cores for each job, so these may differ between jobs.
+    """
     aside: dict[str, str] = {}
     for _, group in by_point(runs):
-        shared = [
-            comparability.of_a_point(facts, scheduled=allocation.startswith("job "))
-            for facts, allocation in zip(group["facts"], group["allocation"], strict=True)
-        ]
-        others = zip(group["log"], comparability.against_most(shared), strict=True)
-        aside |= {log: f"differs from its point's other runs: {d}" for log, d in others if d}
+        facts = []
+        for one, allocation in zip(group["facts"], group["allocation"], strict=True):
+            apart = comparability.PER_JOB if allocation.startswith("job ") else ()
+            facts.append({k: v for k, v in one.items() if k not in apart})
+        if differing := comparability.differences(facts, comparability.PER_BLOCK):
+            why = f"runs of its point differ: {'; '.join(differing)}"
+            aside |= dict.fromkeys(group["log"], why)
     return aside
 
 

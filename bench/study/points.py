@@ -144,11 +144,8 @@ class Table:
         Another allocation is another block: other nodes, or the same ones in other conditions.
         """
         means_a, means_b = self.blocks[a], self.blocks[b]
-        differ = {
-            block: "; ".join(comparability.differences(mean.facts, means_b[block].facts, ignore))
-            for block, mean in means_a.items()
-            if block in means_b
-        }
+        facts = {x: mean.facts + means_b[x].facts for x, mean in means_a.items() if x in means_b}
+        differ = {x: "; ".join(comparability.differences(of, ignore)) for x, of in facts.items()}
         reasons = {x: why for x, why in differ.items() if why} | _held_apart(means_a, means_b)
         missing += [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
         if not differ and not reasons:

@@ -83,7 +83,7 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
         plain = {} if unwatched is None else table.blocks[unwatched]
         watched = observed.facts(point, observed.blocks[point])
         facts = [] if unwatched is None else table.facts(unwatched, plain)
-        if other := comparability.differences(watched, facts, _MAY_DIFFER):
+        if other := comparability.differences(watched + facts, _MAY_DIFFER):
             pair = f"{describe(point)}, observed, against the same undisturbed"
             missing.append(NotCompared(pair, "; ".join(other)))
             plain = {}

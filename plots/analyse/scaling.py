@@ -153,8 +153,8 @@ def _against(
             before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
             yield _scaled(curve, point, kind, baseline, before, after)
         return
-    facts = table.facts(baseline, baseline_blocks), table.facts(point, point_blocks)
-    if other := comparability.differences(*facts, (*ignore, *comparability.PER_BLOCK)):
+    facts = table.facts(baseline, baseline_blocks) + table.facts(point, point_blocks)
+    if other := comparability.differences(facts, (*ignore, *comparability.PER_BLOCK)):
         missing.append(NotCompared(f"{pair}, all blocks", "; ".join(other)))
         return
     before, after = table.seconds(baseline, baseline_blocks), table.seconds(point, point_blocks)

@@ -150,7 +150,7 @@ def analyse(
         step_times=list(_step_times(runs)),
         trends=trends(runs),
         digests=list(comparability.compare_digests(runs)),
-        varying=comparability.differences(facts, (), _may_vary(study))
+        varying=comparability.differences(facts, _may_vary(study))
         + comparability.compute_env(facts),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
