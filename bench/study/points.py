@@ -44,7 +44,6 @@ class BlockMean:
     session: str  # '' where it is not known
     runs: int
     facts: tuple[comparability.Facts, ...]
-    machines: int  # whose cores its ranks had, at most
     busy_share: float  # of the windows' time, of the busiest host's cores; nan where not known
     input_share: float  # of the windows' time, of the rank that waited most
     parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
@@ -196,7 +195,6 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
         session=str(repeats[0]["session"]),
         runs=len(repeats),
         facts=tuple(r["facts"] for r in repeats),
-        machines=max(r["machines"] for r in repeats),
         busy_share=mean("busy_share"),
         input_share=mean("input_share"),
         parts=_mean([r["parts"] for r in repeats]),

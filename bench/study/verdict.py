@@ -122,14 +122,14 @@ class _Pair(NamedTuple):
     curves: tuple[str, ...]
 
 
-class Side(NamedTuple):
+class Choice(NamedTuple):
     """One side of a comparison that was asked for: points of a cell, in one arm or in any."""
 
     cell: str
     arm: str | None = None
 
     @classmethod
-    def read(cls, words: str) -> Side:
+    def read(cls, words: str) -> Choice:
         """Read 'CELL' or 'CELL,ARM'."""
         cell, comma, arm = words.partition(",")
         return cls(cell, arm if comma else None)
@@ -140,7 +140,10 @@ class Side(NamedTuple):
 
 
 def compare(
-    table: Table, study: Study, missing: list[NotCompared], sides: tuple[Side, Side] | None = None
+    table: Table,
+    study: Study,
+    missing: list[NotCompared],
+    sides: tuple[Choice, Choice] | None = None,
 ) -> list[Comparison]:
     """Compare every point that either side of the study has, paired by block, with its verdict.
 
@@ -160,7 +163,7 @@ def compare(
     return _decided(table, rows, study, _primary(table, rows, study) if sides is None else None)
 
 
-def _chosen(table: Table, a: Side, b: Side) -> list[tuple[Point, Point]]:
+def _chosen(table: Table, a: Choice, b: Choice) -> list[tuple[Point, Point]]:
     """Pair points of two sides that were asked for, of one size and in one arm unless arms are
     chosen; to `single`, which exchanges nothing, arms of the exchange are one.
     """

@@ -11,8 +11,7 @@ from bench.study.points import by_point
 from bench.study.rows import ENOUGH_STEPS, ENOUGH_WINDOWS
 from bench.study.verdict import ratios_by_session
 from bench.study.words import count, rule
-from plots.analyse.conditions import LIMIT, disturbed
-from plots.analyse.study import Analysis
+from plots.analyse.study import LIMIT, Analysis, disturbed
 from plots.report.format import clean, every, ratio, short
 from plots.report.verdicts import Statement, sides
 

@@ -15,7 +15,7 @@ from bench.config import UsageError
 from bench.study import comparability
 from bench.study.frames import NothingUsable
 from bench.study.points import NotCompared, describe
-from bench.study.verdict import Comparison, Side, compare
+from bench.study.verdict import Choice, Comparison, compare
 from plots.analyse.study import Analysis, machine
 from plots.report import page, tables
 from plots.report.format import rate, ratio
@@ -189,7 +189,7 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     if reference == candidate:
         raise UsageError(f"both sides are {reference}; name two that differ")
     a, missing = analysed(folder), list[NotCompared]()
-    sides = Side.read(reference), Side.read(candidate)
+    sides = Choice.read(reference), Choice.read(candidate)
     for side, words in zip(sides, (reference, candidate), strict=True):
         if not any(side.takes(point) for point in a.table.blocks):
             known = sorted({",".join(filter(None, p[:2])) for p in a.table.blocks})

@@ -16,9 +16,8 @@ from bench.study.definition import Point
 from bench.study.stats import Estimate
 from bench.study.verdict import Comparison, ratios_by_session
 from bench.study.words import count, rule, sentence, word
-from plots.analyse.conditions import Trend
 from plots.analyse.exchange import SHOWN, Exchange
-from plots.analyse.study import Analysis
+from plots.analyse.study import Analysis, Trend
 from plots.analyse.trainings import Trained
 from plots.report.checks import checks
 from plots.report.format import (

@@ -9,8 +9,7 @@ from bench.study.files import read_study
 from bench.study.frames import load
 from bench.study.plan import config_of, points
 from plots.__main__ import main
-from plots.analyse.coverage import planned
-from plots.analyse.study import Analysis, analyse
+from plots.analyse.study import Analysis, analyse, planned_points
 from plots.report.checks import checks
 from slurm.fit import fit
 from slurm.load import find_study, read_site
@@ -46,7 +45,7 @@ def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name:
     study = fit(read_study(path), read_site("perlmutter"), (), path)
     each = points(study).items()
     counted = [curves for p, curves in each if config_of(study, p, curves).is_throughput]
-    assert len(planned(study)) == sum(map(len, counted)) > 0
+    assert len(planned_points(study)) == sum(map(len, counted)) > 0
 
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
