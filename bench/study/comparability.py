@@ -18,7 +18,6 @@ Facts = Mapping[str, str]  # of a run, by name
 PER_BLOCK = fields_with(Role.PER_BLOCK)
 VARIED = fields_with(Role.WORK)  # what may differ inside one study
 EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every variant of these
-OF_MANY = (*EXCHANGE, *fields_with(Role.KNOB))  # and of these: they mean nothing to it
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
 _SAMPLES = {"batch_per_rank": "samples_per_rank", "global_batch": "samples_per_step"}
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)}
@@ -101,18 +100,13 @@ def facts(
         work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}
     if (wire := _wire(config, end, workload)) is not None:
         work["wire"] = wire
-    work |= _code(config.backend, {**host.get("user_code", {}), **end.get("user_code", {})})
-    return {k: str(v) for k, v in work.items()} | _host_facts(host)
-
-
-def _code(backend: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the user's own files and digests; a backend's are a fact of its runs alone."""
-    for file, sha256 in files.items():
+    for file, sha256 in {**host.get("user_code", {}), **end.get("user_code", {})}.items():
         name = file.partition("/")[0].removesuffix(".py")
         if not name.startswith(USERS):
-            yield _USER_CODE + file, sha256[:_DIGITS]
-        elif name == USERS + backend:
-            yield OWN_CODE + file, sha256[:_DIGITS]
+            work[_USER_CODE + file] = sha256[:_DIGITS]
+        elif name == USERS + config.backend:  # a backend's code is a fact of its runs alone
+            work[OWN_CODE + file] = sha256[:_DIGITS]
+    return {k: str(v) for k, v in work.items()} | _host_facts(host)
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:

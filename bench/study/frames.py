@@ -223,18 +223,16 @@ def _superseded(path: Path) -> Unusable:
 
 def _name_arms(rows: Sequence[RunRow]) -> None:
     """Name the arms of runs that no study planned, by fields of the work in which they differ."""
+    works = []
     values = defaultdict(set)
     for row in rows:
-        for name, value in _work(row).items():
+        varied = comparability.varied_of(row["facts"])
+        works.append(alone(varied) if row["cell"] == "single" else varied)
+        for name, value in works[-1].items():
             values[name].add(value)
-    for row in rows:
-        differing = (f"{k}={v}" for k, v in _work(row).items() if len(values[k]) > 1)
+    for row, work in zip(rows, works, strict=True):
+        differing = (f"{k}={v}" for k, v in work.items() if len(values[k]) > 1)
         row["arm"] = ", ".join(filter(None, (row["arm"], *differing)))
-
-
-def _work(row: RunRow) -> comparability.Facts:
-    varied = comparability.varied_of(row["facts"])
-    return alone(varied) if row["cell"] == "single" else varied
 
 
 def session_names(

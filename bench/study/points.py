@@ -197,18 +197,15 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
         facts=tuple(r["facts"] for r in repeats),
         busy_share=mean("busy_share"),
         input_share=mean("input_share"),
-        parts=_mean([r["parts"] for r in repeats]),
-        resources=_resources([r["resources"] for r in repeats]),
+        parts=_means([r["parts"] for r in repeats]),
+        resources=_means([r["resources"] for r in repeats]),
     )
 
 
-def _mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: sum(one[name] for one in parts) / len(parts) for name in parts[0]}
-
-
-def _resources(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Average what every run has."""
     names = sorted(set.intersection(*({*run} for run in runs)))
-    return _mean([{name: run[name] for name in names} for run in runs])
+    return {name: sum(run[name] for run in runs) / len(runs) for name in names}
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:

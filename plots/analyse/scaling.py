@@ -180,8 +180,11 @@ def _scaled(
     T(p) - T(p0) has a meaning for weak scaling only.
     """
     weak, p = curve == "weak", point.world_size
-    ratio = stats.welch_ratio if unpaired else _paired
-    gained = ratio(numerator=before, denominator=after).times(1 if weak else 1 / p)
+    gained = (
+        stats.welch_ratio(numerator=before, denominator=after)
+        if unpaired
+        else stats.paired_ratio(numerator=before, denominator=after).estimate
+    ).times(1 if weak else 1 / p)
     flags = ["above 100 %"] if gained.value > 1 else []
     flags += [f"Welch's interval: {unpaired}"] if unpaired else []
     overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
@@ -198,10 +201,6 @@ def _scaled(
         paired=not unpaired,
         flags=tuple(flags),
     )
-
-
-def _paired(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    return stats.paired_ratio(numerator=numerator, denominator=denominator).estimate
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -162,7 +162,15 @@ def analyse(
     """Compute all numbers of a study that has a usable run."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = planned_points(study), list[NotCompared]()
+    held = {p: {block.number for block in blocks} for p, blocks in table.blocks.items()}
+    gaps = [  # blocks beyond those planned do not stand in
+        Gap(curve, point, study.blocks, missed)
+        for curve, point in planned
+        if (missed := tuple(b for b in range(study.blocks) if b not in held.get(point, ())))
+    ]
     facts = runs["facts"].tolist()
+    by_design = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED, *study.varied)
+    by_design += (comparability.OWN_CODE,)
     compared = compare(table, study, missing)
     gained = sorted(scaling.gains(table, study, missing), key=_single_first)
     return Analysis(
@@ -180,19 +188,12 @@ def analyse(
         step_times=list(_step_times(runs)),
         trends=trends(runs),
         digests=list(comparability.compare_digests(runs)),
-        varying=comparability.differences(facts, _may_vary(study))
-        + comparability.compute_env(facts),
+        varying=comparability.differences(facts, by_design) + comparability.compute_env(facts),
         planned=planned,
-        gaps=list(_gaps(study.blocks, planned, table)),
+        gaps=gaps,
         trained=sorted(summarise(runs), key=_single_first),
         served=sorted(summarise_ranks(runs), key=lambda s: s.point),
     )
-
-
-def _may_vary(study: Study) -> tuple[str, ...]:
-    """Name the facts in which runs differ by design."""
-    varied = (*comparability.VARIED, *study.varied, comparability.OWN_CODE)
-    return (*comparability.OF_THE_POINT, "seed", *varied)
 
 
 def _single_first(row: Gain | Trained) -> tuple[object, ...]:
@@ -236,14 +237,6 @@ def planned_points(study: Study) -> list[Planned]:
     ]
     of_cells = sorted(plan, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:]))
     return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
-
-
-def _gaps(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
-    """Yield planned points that lack planned blocks, for which blocks beyond do not stand in."""
-    for curve, point in plan:
-        held = {block.number for block in table.blocks.get(point, ())}
-        if missing := tuple(block for block in range(blocks) if block not in held):
-            yield Gap(curve, point, blocks, missing)
 
 
 def trends(runs: pd.DataFrame) -> list[Trend]:

@@ -17,7 +17,7 @@ from bench.record import append_event
 from bench.study import comparability
 from bench.study.frames import Loaded, load
 from plots.analyse.study import analyse, machine
-from plots.report.findings import findings, terminal
+from plots.report.findings import findings
 from plots.report.page import markdown, page
 from plots.report.write import analysed, summary
 from tests.plots import logs
@@ -189,16 +189,6 @@ def test_what_differs_between_runs_that_no_study_planned_names_their_arms(tmp_pa
     }
 
 
-def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
-    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
-    loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
-    assert "margin of 2 %" in loaded.notes[0]
-    logs.study_toml(tmp_path, blocks=8, margin=0.03)
-    loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks, loaded.notes) == (0.03, 8, ())
-
-
 def test_nodes_of_one_kernel_are_one_machine() -> None:
     """As containers are: a log of before schema 15 does not tell, and one that cannot says null."""
     ranks = [{"hostname": f"n{n}", "cpus_on_node": 2, "boot_id": "x"} for n in range(4)]
@@ -208,15 +198,25 @@ def test_nodes_of_one_kernel_are_one_machine() -> None:
     assert machine({"ranks": apart}) == f"{unknown} node, 4 nodes"
     ranks[3]["boot_id"] = "y"
     assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 2 machines"
+    # GPUs are counted over nodes also where they have no name of their own
+    for place, rank in enumerate(apart):
+        rank |= {"hostname": f"n{place // 2}", "gpu": "GH200", "gpu_uuid": f"index {place % 2}"}
+    assert machine({"ranks": apart}) == f"4 x GH200, {unknown} node, 2 nodes"
 
 
-def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
-    logs.write(tmp_path / "a.jsonl", logs.config("single", block=None, curves=()), 0.1)
-    strong = logs.config("ddp/mpi", 2, block=None, curves=(), batch_per_rank=None, global_batch=16)
+def test_runs_by_hand_need_no_block_no_curve_and_no_study(tmp_path: Path) -> None:
+    by_hand: dict[str, Any] = {"block": None, "curves": ()}
+    logs.write(tmp_path / "a.jsonl", logs.config("single", **by_hand), 0.1)
+    strong = logs.config("ddp/mpi", 2, **by_hand, batch_per_rank=None, global_batch=16)
     logs.write(tmp_path / "b.jsonl", strong, 0.1)
-    runs = load(tmp_path).runs
-    assert runs["curves"].tolist() == [("weak",), ("strong",)]
-    assert runs["block"].nunique() == 1
+    loaded = load(tmp_path)
+    assert loaded.runs["curves"].tolist() == [("weak",), ("strong",)]
+    assert loaded.runs["block"].nunique() == 1
+    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
+    assert "margin of 2 %" in loaded.notes[0]
+    logs.study_toml(tmp_path, blocks=8, margin=0.03)
+    loaded = load(tmp_path)
+    assert (loaded.study.margin, loaded.study.blocks, loaded.notes) == (0.03, 8, ())
 
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
@@ -261,6 +261,10 @@ def of_ranks(**changes: object) -> dict[str, object]:
         ({"malloc": "trim_threshold=1"}, "malloc: trim_threshold=1, unset"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
         ({"user_code": {"my/net.py": "b" * 64}}, "user_code.my/net.py: bbbbbbbbbbbb, unset"),
+        (
+            of_ranks(env={"UCX_NET_DEVICES": "eth1"}),
+            f"env.of single ranks: {json.dumps([{'UCX_NET_DEVICES': 'eth1'}] * 2)}, unset",
+        ),
         (of_ranks(hostname="node2"), "hostnames: node1, node2"),
         (of_ranks(affinity=[0]), "affinity: [[0, 1], [0, 1]], [[0], [0]]"),
         (of_ranks(cpu="Other CPU"), "cpu: Other CPU, Test CPU @ 2 GHz"),
@@ -271,16 +275,6 @@ def test_another_machine_is_named(changes: dict[str, object], field: str) -> Non
     hosts = logs.host(2), logs.host(2, **changes)
     one, other = ([comparability.facts(run, host, {})] for host in hosts)
     assert comparability.differences(one + other) == [field]
-
-
-def test_a_rank_that_stood_elsewhere_is_named() -> None:
-    run = logs.config("ddp/mpi", 2)
-    usual, other = (logs.host(2) for _ in range(2))
-    usual["ranks"][1]["env"], other["ranks"][1]["env"] = {}, {"UCX_NET_DEVICES": "eth1"}
-    one, two = ([comparability.facts(run, host, {})] for host in (usual, other))
-    assert comparability.differences(one + two) == [
-        'env.of single ranks: [{}, {"UCX_NET_DEVICES": "eth1"}], unset'
-    ]
 
 
 @pytest.mark.parametrize("kept", ["env", "backend_env"])  # the latter of logs until version 2.0
@@ -295,7 +289,9 @@ def test_runs_of_unequal_environments_are_not_compared(tmp_path: Path, kept: str
         run = candidate.model_copy(update={"block": block})
         logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=logs.host(2, **provenance))
     aside = "runs of its point differ: env.MV2_X: 1, unset"
-    assert reasons(load(tmp_path)) == {f"{block}.jsonl": aside for block in range(3)}
+    loaded = load(tmp_path)
+    assert reasons(loaded) == {f"{block}.jsonl": aside for block in range(3)}
+    assert loaded.runs.empty, "none of three is the usual one"
 
 
 def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:
@@ -323,21 +319,6 @@ def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
     assert not any(isinstance(v, tuple | list | dict) for row in frame.to_numpy() for v in row)
     for column in frame.columns:  # each is explained
         assert f"`{column}`" in (plots.load_runs.__doc__ or "") or "step_seconds_p" in column
-
-
-def test_blocks_of_other_conditions_are_not_averaged(tmp_path: Path) -> None:
-    """No run of a point counts where two differ: none is the usual one."""
-    for block in range(8):
-        other = {"env": {"OMP_NUM_THREADS": "1", "OMPI_MCA_btl": "self,tcp"}} if block > 6 else {}
-        for cell in ("ddp/mpi", "horovod/mpi"):
-            run, place = logs.config(cell, 2, block=block), logs.host(2, **other)
-            logs.write(tmp_path / f"{block}-{cell[:3]}.jsonl", run, 0.1, provenance=place)
-    logs.write(tmp_path / "single.jsonl", logs.config("single"), 0.1)
-    a = analysed(tmp_path)
-    assert a.loaded.runs["log"].tolist() == ["single.jsonl"]
-    why = "runs of its point differ: env.OMPI_MCA_btl: self,tcp, unset"
-    assert [*reasons(a.loaded).values()] == [why] * 16
-    assert "16 runs set aside: runs of its point differ" in terminal(findings(a), tmp_path)[-2]
 
 
 def test_runs_of_jobs_that_state_no_host_join_no_two_that_differ(tmp_path: Path) -> None:
