@@ -106,24 +106,6 @@ def facts(
             work[_USER_CODE + file] = sha256[:_DIGITS]
         elif name == USERS + config.backend:  # a backend's code is a fact of its runs alone
             work[OWN_CODE + file] = sha256[:_DIGITS]
-    return {k: str(v) for k, v in work.items()} | _host_facts(host)
-
-
-def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
-    """Name the interfaces over which TCP carried the gradients; None where a log does not say."""
-    counted: Counter[str] = Counter()
-    for of_rank in end.get("tcp_bytes", ()):
-        counted.update(of_rank)
-    exchanged = config.steps * config.world_size * workload.get("gradient_bytes", 0)
-    if "tcp_bytes" not in end or not exchanged or config.world_size == 1 or config.ranks_part:
-        return None
-    if counted.total() < _CARRIES * exchanged:
-        return "no TCP"
-    carried = sorted(name for name, n in counted.items() if n >= _SHARE * counted.total())
-    return f"TCP over {', '.join(carried)}"
-
-
-def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     ranks = host.get("ranks", ())
     host_facts: dict[str, object] = {"platform": host.get("platform")}
     host_facts["turns"] = TAKEN if "turns" in host else NO_TURNS
@@ -139,7 +121,22 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     host_facts |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
     if any(of_places := [rank.get("env", {}) for rank in ranks]):
         host_facts[_ENV + "of single ranks"] = json.dumps(of_places)
-    return {k: str(v) for k, v in host_facts.items() if v is not None}
+    known = {k: str(v) for k, v in host_facts.items() if v is not None}
+    return {k: str(v) for k, v in work.items()} | known
+
+
+def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
+    """Name the interfaces over which TCP carried the gradients; None where a log does not say."""
+    counted: Counter[str] = Counter()
+    for of_rank in end.get("tcp_bytes", ()):
+        counted.update(of_rank)
+    exchanged = config.steps * config.world_size * workload.get("gradient_bytes", 0)
+    if "tcp_bytes" not in end or not exchanged or config.world_size == 1 or config.ranks_part:
+        return None
+    if counted.total() < _CARRIES * exchanged:
+        return "no TCP"
+    carried = sorted(name for name, n in counted.items() if n >= _SHARE * counted.total())
+    return f"TCP over {', '.join(carried)}"
 
 
 def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:

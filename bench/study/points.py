@@ -110,13 +110,10 @@ class Table:
         `swapped`: who is first changes from block to block by design, so its effect is fitted too.
         """
         seconds = self.seconds(a, blocks), self.seconds(b, blocks)
-        first = self._b_first(a, b, blocks) if swapped else ()
-        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
-
-    def _b_first(self, a: Point, b: Point, blocks: Sequence[Block]) -> list[bool]:
-        """Check whether b ran before a, by block; empty where a log does not say."""
         places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
-        return [] if np.isnan(places).any() else [b_at < a_at for a_at, b_at in places]
+        known = swapped and not np.isnan(places).any()
+        first = [b_at < a_at for a_at, b_at in places] if known else ()
+        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
 
     def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
         """Name the session of each block."""

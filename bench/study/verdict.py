@@ -148,6 +148,11 @@ def compare(
     """Compare every point that either side of the study has, paired by block, with its verdict.
 
     `sides` are compared in place of those that the study names; none of their points is primary.
+    The primary one has the full ALPHA. The others have t intervals at ALPHA over their number
+    (Bonferroni), so that all of them hold their truths at once in 1 - ALPHA of pages, at all looks,
+    and no interval contradicts its word. Holm's steps would free error for the rest where one is
+    settled; but one interval settles in two ways, and of ten arms at the margin's edge those steps
+    call one equal on 10 % of pages.
     """
     rows: list[_Pair] = []
     for a, b in _pairs(table, study) if sides is None else _chosen(table, *sides):
@@ -160,7 +165,11 @@ def compare(
             # who is first changes from block to block by design in pairs of the study alone
             paired = table.paired(a, b, blocks, swapped=sides is None)
             rows.append(_Pair(a, b, blocks, paired, curves))
-    return _decided(table, rows, study, _primary(table, rows, study) if sides is None else None)
+    primary = _primary(table, rows, study) if sides is None else None
+    others = sum(r is not primary and r.paired.n >= stats.MIN_BLOCKS for r in rows)
+    levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
+    nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
+    return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
 
 
 def _chosen(table: Table, a: Choice, b: Choice) -> list[tuple[Point, Point]]:
@@ -232,22 +241,6 @@ def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
         return not usual, -row.b.world_size, first, curve, arm, -row.b.batch_per_rank
 
     return min(rows, key=order, default=None)
-
-
-def _decided(
-    table: Table, rows: Sequence[_Pair], study: Study, primary: _Pair | None
-) -> list[Comparison]:
-    """Give each row its verdict: the primary one at the full ALPHA, all others at ALPHA together.
-
-    The others have t intervals at ALPHA over their number (Bonferroni), so that all of them hold
-    their truths at once in 1 - ALPHA of pages, at all looks, and no interval contradicts its word.
-    Holm's steps would free error for the rest where one is settled; but one interval settles in two
-    ways, and of ten arms at the margin's edge those steps call one equal on 10 % of pages.
-    """
-    others = sum(r is not primary and r.paired.n >= stats.MIN_BLOCKS for r in rows)
-    levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
-    nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
-    return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
 
 
 def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:

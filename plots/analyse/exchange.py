@@ -113,8 +113,12 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
         )
         seconds = {
             "exposed_seconds": exposed,
-            "inflation_seconds": _differences(observed, seen, "exchange", _backward, missing),
-            "difference_seconds": _differences(table, point, "exchange", _step, missing),
+            "inflation_seconds": _differences(
+                observed, seen, "exchange", lambda mean: mean.parts["backward"], missing
+            ),
+            "difference_seconds": _differences(
+                table, point, "exchange", lambda mean: mean.step_seconds, missing
+            ),
         }
         if any(seconds.values()):
             each = {k: stats.arithmetic_mean(v) if v else None for k, v in seconds.items()}
@@ -155,14 +159,6 @@ def _differences(
     pair = f"{describe(a)} against {describe(b)}"
     blocks = table.shared(a, b, _OTHER_WORK, pair, missing)
     return [seconds(table.blocks[a][x]) - seconds(table.blocks[b][x]) for x in blocks]
-
-
-def _backward(mean: BlockMean) -> float:
-    return mean.parts["backward"]
-
-
-def _step(mean: BlockMean) -> float:
-    return mean.step_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
