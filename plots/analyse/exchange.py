@@ -108,16 +108,14 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
         work = (table if point in table.blocks else observed).work(point)
         if point.cell == "single" or work.get("exchange") == "off":
             continue
-        exposed = (
-            [] if seen is None else [m.parts["exposed"] for m in observed.blocks[seen].values()]
-        )
+        means = [] if seen is None else observed.blocks[seen].values()
         seconds = {
-            "exposed_seconds": exposed,
+            "exposed_seconds": [mean.parts["exposed"] for mean in means],
             "inflation_seconds": _differences(
-                observed, seen, "exchange", lambda mean: mean.parts["backward"], missing
+                observed, seen, lambda mean: mean.parts["backward"], missing
             ),
             "difference_seconds": _differences(
-                table, point, "exchange", lambda mean: mean.step_seconds, missing
+                table, point, lambda mean: mean.step_seconds, missing
             ),
         }
         if any(seconds.values()):
@@ -149,12 +147,11 @@ def _without(table: Table, point: Point, field: str) -> Point | None:
 def _differences(
     table: Table,
     a: Point | None,
-    field: str,
     seconds: Callable[[BlockMean], float],
     missing: list[NotCompared],
 ) -> list[float]:
-    """Subtract from `a`'s seconds those of its twin with `field` off, by block."""
-    if a is None or a not in table.blocks or (b := _without(table, a, field)) is None:
+    """Subtract from `a`'s seconds those of its twin without the exchange, by block."""
+    if a is None or a not in table.blocks or (b := _without(table, a, "exchange")) is None:
         return []
     pair = f"{describe(a)} against {describe(b)}"
     blocks = table.shared(a, b, _OTHER_WORK, pair, missing)

@@ -29,15 +29,6 @@ global_batch = 32
 """
 
 
-def partial(folder: Path) -> Path:
-    """Write six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
-    logs.study(folder)
-    logs.study_toml(folder, more=PLAN)
-    for path in (folder / "runs").glob("5-*-horovod-mpi-2.jsonl"):
-        path.unlink()
-    return folder
-
-
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name: str) -> None:
     """Two that were one would be there twice in each block, and none of their runs would count."""
@@ -49,7 +40,12 @@ def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name:
 
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
-    a = analyse(load(partial(tmp_path)))
+    """Six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
+    logs.study(tmp_path)
+    logs.study_toml(tmp_path, more=PLAN)
+    for path in (tmp_path / "runs").glob("5-*-horovod-mpi-2.jsonl"):
+        path.unlink()
+    a = analyse(load(tmp_path))
     assert [
         (g.curve, g.point.cell, g.point.world_size, g.point.batch_per_rank, g.missing)
         for g in a.gaps

@@ -16,7 +16,7 @@ from bench.config import RunConfig
 from bench.record import append_event
 from bench.study import comparability
 from bench.study.frames import Loaded, load
-from plots.analyse.study import analyse, machine
+from plots.analyse.study import machine
 from plots.report.findings import findings
 from plots.report.page import markdown, page
 from plots.report.write import analysed, summary
@@ -292,20 +292,6 @@ def test_runs_of_unequal_environments_are_not_compared(tmp_path: Path, kept: str
     loaded = load(tmp_path)
     assert reasons(loaded) == {f"{block}.jsonl": aside for block in range(3)}
     assert loaded.runs.empty, "none of three is the usual one"
-
-
-def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=2)
-    one, two = analyse(load(tmp_path)).digests
-    assert (one.world_size, one.groups, one.runs, one.mismatches) == (1, 4, 12, ())
-    assert (two.world_size, two.groups, two.runs, two.mismatches) == (2, 2, 8, ())
-    path = tmp_path / "runs" / "1-weak-ddp-mpi-2.jsonl"
-    wrong = logs.digest("another")
-    right = path.read_text().split('"parameters_sha256": "')[1][:64]
-    logs.edit(path, right, wrong)
-    _, two = analyse(load(tmp_path)).digests
-    assert len(two.mismatches) == 1
-    assert two.mismatches[0].startswith("block 1: ")
 
 
 def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
