@@ -41,15 +41,6 @@ class MakeReport(Command):
             print(line)
 
 
-def _inches(text: str) -> float | None:
-    """Read '3.5in' or '178mm' as inches. Raises UsageError for another unit or no page's width."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", text)
-    inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
-    if text and not 3 <= inches <= 12:
-        raise UsageError(f"width={text!r} is not from 3 to 12 inches; say 3.5in or 89mm")
-    return inches or None
-
-
 class DrawFigure(Command):
     """Draw one figure of a report by itself, for a paper or a slide."""
 
@@ -104,7 +95,12 @@ class DrawFigure(Command):
         if unknown := colours.keys() - cells:
             known = f"{self.folder} has {', '.join(sorted(cells))}"
             raise UsageError(f"--colour {min(unknown)}=...: no such cell; {known}")
-        width_in = _inches(self.width) or usual.width_in
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", self.width)
+        inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
+        if self.width and not 3 <= inches <= 12:
+            rule = "is not from 3 to 12 inches; say 3.5in or 89mm"
+            raise UsageError(f"width={self.width!r} {rule}")
+        width_in = inches or usual.width_in
         changed = replace(usual, width_in=width_in, alone=True, title=self.title)
         drawn = figures.draw(a, replace(changed, labels=labels, colours=colours), self.name)
         print(figures.save_as(drawn[self.name], self.out, self.dpi or figures.DPI))

@@ -14,7 +14,6 @@ import pandas as pd
 from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.record.events import machine_of
-from bench.record.quiet import NOISY
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
 from bench.study.comparability import EMULATE, usual
@@ -249,14 +248,6 @@ def trends(runs: pd.DataFrame) -> list[Trend]:
             Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=pooled)
         )
     return by_cell
-
-
-def disturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Choose runs on machines that were not quiet, worst last; count those where it is known."""
-    runs_with_share = runs[runs["others_share"].notna()]
-    shares = runs_with_share["others_share"].astype(float)
-    noisy = runs_with_share.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
-    return noisy, len(runs_with_share)
 
 
 def machine(host: dict[str, Any]) -> str:

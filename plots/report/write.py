@@ -29,28 +29,30 @@ _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
 
 def make(folder: Path, out: Path) -> list[str]:
-    """Make the report of a study folder in `out`; return and raise as `analysed` and `write` do."""
-    return write(analysed(folder), out)
+    """Write figures/, report.html, report.md, summary.json and *.csv of a study into `out`.
 
-
-def write(a: Analysis, out: Path) -> list[str]:
-    """Write figures/, report.html, report.md, summary.json and *.csv into `out`.
-
-    Returns the answer, for a terminal.
+    Returns the answer, for a terminal. Raises UsageError if no log is usable.
     """
+    a = analysed(folder)
     drawn, whole = figures.draw(a), findings(a)
     try:
         _remove_stale(out, drawn)
         figures.save(drawn, out / "figures")
         content = page(a, whole, [*drawn])
         data = summary(a, [*drawn])
+        trainings = {}
+        if a.trained:  # one table by epoch, and of each point the usual training
+            trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
+            named = file_names("training", trained)
+            trainings = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
+            trainings["trainings.csv"] = tables.csv_text(by_epoch(a.trained))
         numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
         texts = {
             "summary.json": f"{numbers}\n",
             "runs.csv": tables.csv_text(tidy(a.loaded)),
             "points.csv": tables.csv(data["throughput"]),
             "comparisons.csv": tables.csv(data["comparisons"]),
-            **_trainings(a),
+            **trainings,
             "report.html": html(content, [*figures.pictures(a, drawn, out / "figures")]),
             "report.md": markdown(content),
         }
@@ -72,16 +74,6 @@ def analysed(folder: Path) -> Analysis:
     require(loaded, folder)
     sweeps = read_each(logs_in(folder / COLLECTIVES))
     return analyse(loaded, sweeps)
-
-
-def _trainings(a: Analysis) -> dict[str, str]:
-    """Make tables of all trainings by epoch and of one training of each point, if there are any."""
-    if not a.trained:
-        return {}
-    trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
-    named = file_names("training", trained)
-    usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
-    return {"trainings.csv": tables.csv_text(by_epoch(a.trained)), **usual}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
