@@ -11,13 +11,13 @@ WORKERS ?= 2
 # Commands of the environment, its mpirun among them, come first.
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-# Studies one after the other, each with its report; options of `slurm run` behind a comma. One of which some runs failed (exit code 1) is
-# reported on as well, and the code kept; one that was refused or stopped ends it.
+# Studies one after the other; options of `slurm run` behind a comma. One of which some runs failed (exit code 1) is reported on as well, and
+# the code kept; one that was refused or stopped ends it. Then one page, by the words of `plots report` behind a further comma.
 define run_studies
 $(RUN) && export PATH && worst=0; for study in $(1); do \
 STUDY_GO_ON='$(strip make $@ $(MAKEOVERRIDES))' python -m slurm run $$study --site local --results "$(RESULTS)" $(2); code=$$?; \
-if [ $$code -gt 1 ]; then exit $$code; elif [ $$code -eq 1 ]; then worst=1; fi; \
-python -m plots report "$(RESULTS)/$$study" || exit; done; exit $$worst
+if [ $$code -gt 1 ]; then exit $$code; elif [ $$code -eq 1 ]; then worst=1; fi; done; \
+python -m plots report $(3) || exit; exit $$worst
 endef
 
 # Inside the test cluster: nothing of it depends on the cluster being ours.
@@ -40,11 +40,11 @@ setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, t
 smoke: setup ## both frameworks over MPI and Gloo at 2 ranks, parity and equal parameters (a minute on 2 cores)
 	@$(RUN) python -m bench.tools.smoke
 
-study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 8; reports in results/mine (about 12 min on 2 cores)
-	@$(call run_studies,local emulated-short,--budget 7m)
+study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 4; one page, results/mine/report.html (about 12 min on 2 cores)
+	@$(call run_studies,local emulated-short,--budget 6m,"$(RESULTS)/local" --scaling "$(RESULTS)/emulated-short" --out "$(RESULTS)")
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)
-	@$(call run_studies,local-transports)
+	@$(call run_studies,local-transports,,"$(RESULTS)/local-transports")
 
 test: setup ## run all tests, those with real ranks under mpirun included
 	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

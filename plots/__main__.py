@@ -24,6 +24,9 @@ class MakeReport(Command):
     """Write report.md, figures, summary.json and tables beside a study's logs; print the answer."""
 
     folder: StudyPath
+    scaling: Path | None = option(
+        None, "folder of another study, whose scaling curves stand beside the verdict"
+    )
     out: Path | None = option(None, "folder to write to; default: STUDY")
 
     def run(self) -> None:
@@ -37,7 +40,7 @@ class MakeReport(Command):
             )
         from plots.report.write import make
 
-        for line in make(folder, self.out or folder):
+        for line in make(folder, self.out or folder, self.scaling):
             print(line)
 
 

@@ -85,7 +85,7 @@ def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
     content = [
         (c, values)
         for c, values in pairs
-        if not all(v is None or (isinstance(v, tuple) and not v) for v in values)
+        if not all(v is None or (isinstance(v, str | tuple) and not v) for v in values)
     ]
     alike = [
         (c, v[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +20,45 @@ from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.report import figures, tables
+from plots.report.axes import PRESETS, Preset
 from plots.report.findings import findings, terminal
 from plots.report.format import file_names
 from plots.report.page import html, markdown, page
 
 SCHEMA = 3  # of summary.json
+_CURVES = ("Scaling", "Throughput")  # begin the titles of the sections on curves
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
 
-def make(folder: Path, out: Path) -> list[str]:
+def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     """Write figures/, report.html, report.md, summary.json and *.csv of a study into `out`.
 
+    Curves, tables and sentences on scaling are those of the study `scaling`, if it is given.
     Returns the answer, for a terminal. Raises UsageError if no log is usable.
     """
-    a = analysed(folder)
-    drawn, whole = figures.draw(a), findings(a)
+    a, other = analysed(folder), None if scaling is None else analysed(scaling)
+    drawn, narrow = (_drawn(a, other, PRESETS[name]) for name in ("page", "phone"))
+    whole = findings(a)
     try:
         _remove_stale(out, drawn)
         figures.save(drawn, out / "figures")
-        content = page(a, whole, [*drawn])
-        data = summary(a, [*drawn])
-        trainings = {}
-        if a.trained:  # one table by epoch, and of each point the usual training
-            trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
-            named = file_names("training", trained)
-            trainings = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
-            trainings["trainings.csv"] = tables.csv_text(by_epoch(a.trained))
+        content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
+        if other is not None:
+            kinds = ("scaling", "emulated")
+            curves = [one for one in findings(other) if one.kind in kinds]
+            whole = [one for one in whole if one.kind != "scaling"]
+            whole += [replace(one, text=f"Scaling curves: {one.text}") for one in curves]
+            tables_of = [s for s in page(other, [], []).sections if s.title.startswith(_CURVES)]
+            content = replace(content, findings=whole, sections=[*content.sections, *tables_of])
+            data["scaling_study"] = summary(other, [])
         numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
         texts = {
             "summary.json": f"{numbers}\n",
             "runs.csv": tables.csv_text(tidy(a.loaded)),
             "points.csv": tables.csv(data["throughput"]),
             "comparisons.csv": tables.csv(data["comparisons"]),
-            **trainings,
-            "report.html": html(content, [*figures.pictures(a, drawn, out / "figures")]),
+            **_trainings(a),
+            "report.html": html(content, [*figures.pictures(drawn, narrow, out / "figures")]),
             "report.md": markdown(content),
         }
         for name, text in texts.items():  # names of files may hold what is no character
@@ -68,12 +73,32 @@ def make(folder: Path, out: Path) -> list[str]:
     return terminal(whole, out / "report.html")
 
 
+def _drawn(a: Analysis, scaling: Analysis | None, preset: Preset) -> dict[str, Any]:
+    """Draw the figures of a study, with the scaling curves of another one if that is given."""
+    drawn = figures.draw(a, preset)
+    if scaling is None:
+        return drawn
+    others = {name: drawn[name] for name in drawn if not name.startswith("scaling")}
+    curves = figures.draw(scaling, preset)
+    return others | {name: curves[name] for name in curves if name.startswith("scaling")}
+
+
 def analysed(folder: Path) -> Analysis:
     """Analyse a study's folder with all that lies in it. Raises UsageError if no log is usable."""
     loaded = load(folder)
     require(loaded, folder)
     sweeps = read_each(logs_in(folder / COLLECTIVES))
     return analyse(loaded, sweeps)
+
+
+def _trainings(a: Analysis) -> dict[str, str]:
+    """Make tables of all trainings by epoch and of one training of each point, if there are any."""
+    if not a.trained:
+        return {}
+    trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
+    named = file_names("training", trained)
+    usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
+    return {"trainings.csv": tables.csv_text(by_epoch(a.trained)), **usual}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:

@@ -84,13 +84,16 @@ class Hostile:
 def test_what_was_not_published_is_refused_and_never_unpickled(
     dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for proxy in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(proxy, "http://127.0.0.1:1")  # where nobody answers
     file = disk.publish(dataset, tmp_path, monkeypatch)[0]
     whole, trace = file.read_bytes(), tmp_path / "trace"
     for content in (whole[:-1], b"", b"<html>404 Not Found</html>", pickle.dumps(Hostile(trace))):
         file.write_bytes(content)
         line = complaint(disk.config(dataset, tmp_path))
         said = f"dataset={dataset}: its train part, as it was published, is not in data_dir="
-        assert line.startswith(f"{said}{tmp_path}, and download=False; put http")
+        assert line.startswith(f"{said}{tmp_path}, and cannot be downloaded (")
+        assert "; put http" in line
     assert not trace.exists()
     file.write_bytes(whole)
     assert load_images(disk.config(dataset, tmp_path)).samples == 20
@@ -123,9 +126,9 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pa
 
 def test_launches_and_ranks_fetch_once(served: tuple[Path, list[str]], tmp_path: Path) -> None:
     _, asked = served
-    load_images(disk.config("cifar100", tmp_path / "alone", download=True))
+    load_images(disk.config("cifar100", tmp_path / "alone"))
     once = len(asked)
-    config = disk.config("cifar100", tmp_path / "shared" / "sets", download=True)
+    config = disk.config("cifar100", tmp_path / "shared" / "sets")
     # an flock is held by an open file, so that threads shut each other out as processes do
     with ThreadPoolExecutor(4) as pool:
         for images in pool.map(load_images, [config] * 4):
@@ -144,11 +147,11 @@ def test_without_network_the_line_says_what_to_put_where(
 ) -> None:
     source, folder = import_torchvision().datasets.CIFAR100, tmp_path / "data"
     monkeypatch.setattr(source, "url", "http://127.0.0.1:1/cifar-100-python.tar.gz")
-    line = complaint(disk.config("cifar100", folder, download=True))
+    line = complaint(disk.config("cifar100", folder))
     for words in ("cannot be downloaded", "Connection refused", source.url, str(folder), "unpack"):
         assert words in line
     served[0].rename(folder / served[0].name)  # by hand
-    assert load_images(disk.config("cifar100", folder, download=True)).samples == 20
+    assert load_images(disk.config("cifar100", folder)).samples == 20
     assert not served[1]
 
 
@@ -156,7 +159,7 @@ def test_a_download_is_held_against_its_checksum(
     served: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(import_torchvision().datasets.CIFAR100, "tgz_md5", "0" * 32)
-    assert "cannot be downl" in complaint(disk.config("cifar100", tmp_path / "d", download=True))
+    assert "cannot be downl" in complaint(disk.config("cifar100", tmp_path / "d"))
     assert not (tmp_path / "d" / "cifar-100-python").exists()
 
 

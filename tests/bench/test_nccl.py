@@ -46,14 +46,11 @@ def start(*arguments):
     return Stubbed()
 
 def collectives(config):
-    from bench.backends.collectives import Collectives
+    def all_reduce(whole, _):
+        assert ctypes.CDLL(sys.argv[1]).ncclAllReduce() == 0, "NCCL writes of every call"
+        return whole
 
-    class OfStub(Collectives):
-        def all_reduce(self, whole):
-            assert ctypes.CDLL(sys.argv[1]).ncclAllReduce() == 0, "NCCL writes of every call"
-            return whole
-
-    return OfStub(config)
+    return {"all_reduce": all_reduce}
 
 def main():
     from bench import backends

@@ -140,3 +140,16 @@ def test_a_study_that_was_changed_after_its_runs_is_named(tmp_path: Path) -> Non
     why = {check["name"]: check["why"] for check in summary(tmp_path)["checks"]}
     differs = "The study file differs from the one that 20 of 21 runs carry: what is fixed before"
     assert why["study changed"].startswith(differs)
+
+
+def test_another_study_shows_the_scaling_beside_a_verdict(tmp_path: Path) -> None:
+    studies = (ROOT / "results" / name for name in ("local", "emulated"))
+    local, emulated = map(str, studies)
+    assert main(["report", local, "--scaling", emulated, "--out", str(tmp_path)]) == 0
+    data = json.loads((tmp_path / "summary.json").read_text())
+    assert data["figures"] == ["ratio", "scaling"]
+    assert (data["study"]["name"], data["scaling_study"]["study"]["name"]) == ("local", "emulated")
+    assert {row["world_size"] for row in data["scaling_study"]["scaling"]} == {1, 2, 4, 8}
+    text = (tmp_path / "report.md").read_text()
+    assert "Scaling curves: Emulated: Weak scaling, 8 ranks" in text
+    assert "8 ranks" not in text.partition("Scaling curves")[0]

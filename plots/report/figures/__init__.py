@@ -133,9 +133,10 @@ def _data(figure: Figure, ending: str, dpi: int = DPI) -> bytes:
     return with_names(drawn.decode()).encode() if ending == "svg" else drawn
 
 
-def pictures(a: Analysis, drawn: Mapping[str, Figure], folder: Path) -> Iterator[Picture]:
-    """Read the figures as they were saved, and draw each in the width of a phone too."""
-    narrow = draw(a, PRESETS["phone"])
+def pictures(
+    drawn: Mapping[str, Figure], narrow: Mapping[str, Figure], folder: Path
+) -> Iterator[Picture]:
+    """Read the figures as they were saved, each beside the same in the width of a phone."""
     for name, figure in drawn.items():
         words = " ".join(text.get_text() for text in figure.texts)
         wide, small = (folder / f"{name}.svg").read_text(), _data(narrow[name], "svg").decode()
