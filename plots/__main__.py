@@ -44,15 +44,6 @@ class MakeReport(Command):
             print(line)
 
 
-def _inches(text: str) -> float | None:
-    """Read '3.5in' or '178mm' as inches. Raises UsageError for another unit or no page's width."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", text)
-    inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
-    if text and not 3 <= inches <= 12:
-        raise UsageError(f"width={text!r} is not from 3 to 12 inches; say 3.5in or 89mm")
-    return inches or None
-
-
 class DrawFigure(Command):
     """Draw one figure of a report by itself, for a paper or a slide."""
 
@@ -107,7 +98,12 @@ class DrawFigure(Command):
         if unknown := colours.keys() - cells:
             known = f"{self.folder} has {', '.join(sorted(cells))}"
             raise UsageError(f"--colour {min(unknown)}=...: no such cell; {known}")
-        width_in = _inches(self.width) or usual.width_in
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", self.width)
+        inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
+        if self.width and not 3 <= inches <= 12:
+            rule = "is not from 3 to 12 inches; say 3.5in or 89mm"
+            raise UsageError(f"width={self.width!r} {rule}")
+        width_in = inches or usual.width_in
         changed = replace(usual, width_in=width_in, alone=True, title=self.title)
         drawn = figures.draw(a, replace(changed, labels=labels, colours=colours), self.name)
         print(figures.save_as(drawn[self.name], self.out, self.dpi or figures.DPI))
@@ -190,17 +186,20 @@ class CompareStudies(Command):
         if self.cells and (len(self.folders) > 1 or self.fail_below is not None):
             rule = "cells are of one study, and have no before and after; leave the rest out"
             raise UsageError(rule)
+        from bench.study.disk import write_whole
         from plots.report import compare, gate
 
-        if self.out is not None:
-            compare.require_form(self.out)
+        if self.out is not None and self.out.suffix not in compare.FORMS:
+            forms = ", ".join(compare.FORMS)
+            raise UsageError(f"{self.out}: comparisons are written as {forms}; name one")
         if self.cells:
             compared = compare.cells(self.folders[0], *self.cells)
         else:
             compared = compare.side_by_side([*self.folders], self.fail_below)
-        written = None if self.out is None else compare.write(compared, self.out)
+        if self.out is not None:
+            write_whole(self.out, compare.FORMS[self.out.suffix](compared))
         form = ".json" if self.as_json else ".md"
-        print(written if written and not self.as_json else compare.FORMS[form](compared).rstrip())
+        print(self.out if self.out and not self.as_json else compare.FORMS[form](compared).rstrip())
         for one in compared.judged:
             if one.state != "holds":
                 print(one.line, file=sys.stderr)

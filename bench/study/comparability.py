@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ Facts = Mapping[str, str]  # of a run, by name
 PER_BLOCK = fields_with(Role.PER_BLOCK)
 VARIED = fields_with(Role.WORK)  # what may differ inside one study
 EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every variant of these
-OF_MANY = (*EXCHANGE, *fields_with(Role.KNOB))  # and of these: they mean nothing to it
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
 _SAMPLES = {"batch_per_rank": "samples_per_rank", "global_batch": "samples_per_step"}
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)}
@@ -51,7 +50,7 @@ COUNTED = (*_SAMPLES, *BUCKETS)
 # on more nodes there are more ways to take; two cells of one point must have taken the same
 _WIRES = ("wire", "versions.nccl transport")
 OF_THE_POINT = ("hostnames", "affinity", "turns", *_WIRES, _ENV, *COUNTED, TUNED)
-_PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
+PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
 # Gradients travel over TCP where it moved this share of their bytes, all ranks and steps together.
@@ -101,18 +100,29 @@ def facts(
         work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}
     if (wire := _wire(config, end, workload)) is not None:
         work["wire"] = wire
-    work |= _code(config.backend, {**host.get("user_code", {}), **end.get("user_code", {})})
-    return {k: str(v) for k, v in work.items()} | _host_facts(host)
-
-
-def _code(backend: str, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the user's own files and digests; a backend's are a fact of its runs alone."""
-    for file, sha256 in files.items():
+    for file, sha256 in {**host.get("user_code", {}), **end.get("user_code", {})}.items():
         name = file.partition("/")[0].removesuffix(".py")
         if not name.startswith(USERS):
-            yield _USER_CODE + file, sha256[:_DIGITS]
-        elif name == USERS + backend:
-            yield OWN_CODE + file, sha256[:_DIGITS]
+            work[_USER_CODE + file] = sha256[:_DIGITS]
+        elif name == USERS + config.backend:  # a backend's code is a fact of its runs alone
+            work[OWN_CODE + file] = sha256[:_DIGITS]
+    ranks = host.get("ranks", ())
+    host_facts: dict[str, object] = {"platform": host.get("platform")}
+    host_facts["turns"] = TAKEN if "turns" in host else NO_TURNS
+    for name in _OF_A_RANK:
+        if values := sorted({str(rank[name]) for rank in ranks if name in rank}):
+            host_facts[_RENAMED.get(name, name)] = ", ".join(values)
+    if affinity := [rank["affinity"] for rank in ranks if "affinity" in rank]:
+        host_facts["affinity"] = affinity
+    versions = host.get("versions", {}).items()
+    host_facts |= {f"versions.{k}": v for k, v in versions if k not in BUNDLED}
+    host_facts |= {name: host.get(name) for name in (_CODE, _MALLOC)}
+    env = {**host.get("env", {}), **host.get("backend_env", {})}.items()
+    host_facts |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
+    if any(of_places := [rank.get("env", {}) for rank in ranks]):
+        host_facts[_ENV + "of single ranks"] = json.dumps(of_places)
+    known = {k: str(v) for k, v in host_facts.items() if v is not None}
+    return {k: str(v) for k, v in work.items()} | known
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
@@ -129,40 +139,21 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
     return f"TCP over {', '.join(carried)}"
 
 
-def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
-    ranks = host.get("ranks", ())
-    host_facts: dict[str, object] = {"platform": host.get("platform")}
-    host_facts["turns"] = TAKEN if "turns" in host else NO_TURNS
-    for name in _OF_A_RANK:
-        if values := sorted({str(rank[name]) for rank in ranks if name in rank}):
-            host_facts[_RENAMED.get(name, name)] = ", ".join(values)
-    if affinity := [rank["affinity"] for rank in ranks if "affinity" in rank]:
-        host_facts["affinity"] = affinity
-    versions = host.get("versions", {}).items()
-    host_facts |= {f"versions.{k}": v for k, v in versions if k not in BUNDLED}
-    host_facts |= {name: host.get(name) for name in (_CODE, _MALLOC)}
-    env = {**host.get("env", {}), **host.get("backend_env", {})}.items()
-    host_facts |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
-    if any(of_places := [rank.get("env", {}) for rank in ranks]):
-        host_facts[_ENV + "of single ranks"] = json.dumps(of_places)
-    return {k: str(v) for k, v in host_facts.items() if v is not None}
+def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
+    """List the facts on which runs do not agree, each as 'name: value, other value'.
 
-
-def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
-    """List the facts on which two groups of runs do not agree, each as 'name: value, other value'.
-
-    `ignore` names facts, or whole kinds of them where it ends in a dot.
+    `ignore` names facts, or whole kinds of them where it ends in a dot. What some runs do not
+    state must agree among those that do.
     """
-    both = (*a, *b)
-    fields = dict.fromkeys(field for one in both for field in one)
+    runs = list(runs)
     kinds = tuple(name for name in ignore if name.endswith("."))
     differing = []
-    for field in fields:
+    for field in dict.fromkeys(field for one in runs for field in one):
         if field in ignore or field.startswith(kinds):
             continue
         may_be_unset = (_CODE, _MALLOC, _ENV, _USER_CODE, OWN_CODE)
         unset = "unset" if field.startswith(may_be_unset) else None
-        values = {value for one in both if (value := one.get(field, unset)) is not None}
+        values = {value for one in runs if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
             differing.append(f"{field}: {', '.join(sorted(values))}")
     return differing
@@ -170,33 +161,7 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
 
 def compute_env(runs: Iterable[Facts]) -> list[str]:
     """List variables of the compute that differ between runs, those of one process included."""
-    return differences(
-        ({k: v for k, v in one.items() if k.startswith(_COMPUTES)} for one in runs), ()
-    )
-
-
-def against_most(runs: Sequence[Facts]) -> list[str]:
-    """Describe in what each run differs from more than half of the runs, or ''; do so of every run
-    where no such majority agrees. What some runs do not state must agree among those that do.
-    """
-    (most, _), *others = Counter(tuple(one.items()) for one in runs).most_common()
-    usual = dict(most)
-    for other, _ in others:
-        if not differences([dict(other)], [usual]):
-            usual = dict(other) | usual
-    each = ["" if one == usual else "; ".join(differences([one], [usual])) for one in runs]
-    if 2 * each.count("") > len(runs):
-        return each
-    split = f"{'; '.join(differences(runs, ()))} (no more than half of them agree)"
-    return [split] * len(runs)
-
-
-def of_a_point(facts: Facts, scheduled: bool) -> Facts:
-    """Choose facts that all runs of one point must share, over all blocks: `scheduled`, so far as a
-    scheduler that chooses nodes and cores for each job lets them.
-    """
-    apart = (*PER_BLOCK, *(_PER_JOB if scheduled else ()))
-    return {k: v for k, v in facts.items() if k not in apart}
+    return differences({k: v for k, v in one.items() if k.startswith(_COMPUTES)} for one in runs)
 
 
 def work_of(facts: Facts) -> Facts:

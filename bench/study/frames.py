@@ -1,10 +1,11 @@
-"""A study's runs as one tidy frame, one row each, and why others have none."""
+"""A study's folder as one tidy frame, a row for each run, and why other logs have none."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -13,40 +14,43 @@ from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from sys import intern
 from typing import Any
 
 import pandas as pd
+from rich.console import Console
+from rich.progress import track
 
 from bench.config import Role, UsageError, fields_with
-from bench.record.archive import size_bytes
+from bench.record import Run, archive, read_run
 from bench.study import comparability
 from bench.study.definition import Study
+from bench.study.files import salvage_study
 from bench.study.folder import SHIPPED
-from bench.study.logs import (
-    ATTEMPT,
-    Unusable,
-    changed_study,
-    find_logs,
-    find_study,
-    read_log,
-    track,
-)
 from bench.study.points import alone, by_point
 from bench.study.rows import RunRow, row_of
 
+ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # in the name of a run that was done again
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "parts", "trainings", "served", "resources"),
-    *("machines", "exchanged_bytes"),
     *("renamed", "study_sha256", "processes", "took_turns_in"),
     *(*CLOCK, *fields_with(Role.APART)),
 )
-_TEXTS = ("facts", "recorded")
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
 _WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A log that no number comes from, and why; `words` are its ranks' last ones, a line each."""
+
+    log: str
+    state: str
+    reason: str
+    words: tuple[str, ...] = ()
+    cell: str = ""  # '' where the log does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +71,25 @@ class Loaded:
 
 def load(folder: Path) -> Loaded:
     """Read a study's folder; raises UsageError where there are no logs."""
-    paths, superseded = find_logs(folder)
-    study, notes = find_study(folder)
+    paths, superseded = _find_logs(folder)
+    study, notes = _find_study(folder)
     rows: list[RunRow] = []
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
-    for one in track(_read_all(paths, study), "run logs read", len(paths)):
+    bar = track(
+        _read_all(paths, study),
+        "run logs read",
+        len(paths),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    for one in bar:
         if isinstance(one, Unusable):
             unusable.append(one)
             continue
         row, host = one
-        # processes do not share texts: without this, thousands of runs hold the same ones
-        rows.append({**row, **{name: _interned(row[name]) for name in _TEXTS}})
+        rows.append(row)
         widest = max(widest, host, key=lambda host: len(host.get("ranks", ())))
     carried = [row["study_sha256"] for row in rows]
     kept = (folder / "study.toml").exists()
@@ -120,8 +131,44 @@ def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame],
     return frames, aside
 
 
-def _interned(texts: Mapping[str, str]) -> dict[str, str]:
-    return {intern(k): intern(v) for k, v in texts.items()}
+def _find_logs(folder: Path) -> tuple[list[Path], list[Unusable]]:
+    """Find FOLDER/[runs/]*.jsonl, archived too: a log of each run, and the attempts before.
+
+    Raises UsageError where there are none.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
+    runs = folder / "runs"
+    place = runs if runs.is_dir() or archive.contents(folder) else folder
+    paths = archive.logs_in(place)
+    if not paths:
+        raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
+    superseded = [_superseded(path) for path in paths if ATTEMPT.search(path.name)]
+    return [path for path in paths if not ATTEMPT.search(path.name)], superseded
+
+
+def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
+    """Read a folder's study as far as its file tells, and name what had to be assumed."""
+    study, wrong = salvage_study(folder / "study.toml", folder.resolve().name)
+    margin = f"the margin of {100 * study.margin:g} %"
+    assumed = f"{margin} is an assumption made when reporting, not beforehand"
+    if not (folder / "study.toml").exists():
+        return study, (f"No study.toml beside the logs: {assumed}.",)
+    if not wrong:
+        return study, ()
+    named = "margin" in study.model_fields_set
+    known = f"{margin} is the one that it names" if named else assumed
+    return study, (f"study.toml is no valid study ({wrong}): no point counts as planned; {known}.",)
+
+
+def changed_study(study: Study, carried: Sequence[str | None]) -> str:
+    """Tell how many runs name another study than the file beside them; '' where none does."""
+    digests = (None, study.sha256, *study.earlier_sha256)
+    other = sum(sha256 not in digests for sha256 in carried)
+    if not other:
+        return ""
+    differs = f"the study file differs from the one that {other} of {len(carried)} runs carry"
+    return f"{differs}: what is fixed before the first run was changed after it"
 
 
 # what is kept of a usable log, and where it ran: all steps of all logs do not fit into memory
@@ -132,7 +179,7 @@ def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]
     """Read logs in order; by as many processes as there are cores, where worth their start."""
     one = partial(_read_one, study=study)
     cores = len(os.sched_getaffinity(0))
-    if cores == 1 or sum(map(size_bytes, paths)) < _WORTH_BYTES:
+    if cores == 1 or sum(map(archive.size_bytes, paths)) < _WORTH_BYTES:
         yield from map(one, paths)
         return
     with ProcessPoolExecutor(cores, get_context("fork")) as pool:
@@ -140,7 +187,7 @@ def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]
 
 
 def _read_one(path: Path, study: Study) -> _Read | Unusable:
-    run = read_log(path)
+    run = _read_log(path)
     if isinstance(run, Unusable):
         return run
     assert run.config is not None
@@ -152,20 +199,40 @@ def _read_one(path: Path, study: Study) -> _Read | Unusable:
     return row_of(run, arm or ""), run.host
 
 
+def _read_log(path: Path) -> Run | Unusable:
+    """Read a usable run, or tell why it is not usable."""
+    try:
+        run = read_run(path)
+    except UsageError as error:  # a folder of that name, or a file of somebody else
+        return Unusable(path.name, "failed", str(error))
+    if run.verdict.state == "ok":
+        return run
+    cell = "" if run.config is None else run.config.cell
+    return Unusable(path.name, run.verdict.state, run.verdict.reason, run.verdict.words, cell)
+
+
+def _superseded(path: Path) -> Unusable:
+    run = _read_log(path)
+    if not isinstance(run, Unusable):
+        cell = "" if run.config is None else run.config.cell
+        return Unusable(path.name, run.state, "complete, but repeated", cell=cell)
+    if run.state == "running":  # a run is done again only when its job is gone
+        return replace(run, state="interrupted", reason="killed together with its job", words=())
+    return run
+
+
 def _name_arms(rows: Sequence[RunRow]) -> None:
     """Name the arms of runs that no study planned, by fields of the work in which they differ."""
+    works = []
     values = defaultdict(set)
     for row in rows:
-        for name, value in _work(row).items():
+        varied = comparability.varied_of(row["facts"])
+        works.append(alone(varied) if row["cell"] == "single" else varied)
+        for name, value in works[-1].items():
             values[name].add(value)
-    for row in rows:
-        differing = (f"{k}={v}" for k, v in _work(row).items() if len(values[k]) > 1)
+    for row, work in zip(rows, works, strict=True):
+        differing = (f"{k}={v}" for k, v in work.items() if len(values[k]) > 1)
         row["arm"] = ", ".join(filter(None, (row["arm"], *differing)))
-
-
-def _work(row: RunRow) -> comparability.Facts:
-    varied = comparability.varied_of(row["facts"])
-    return alone(varied) if row["cell"] == "single" else varied
 
 
 def session_names(
@@ -216,24 +283,26 @@ def _doubled(runs: pd.DataFrame) -> dict[str, str]:
     planned = runs if runs.empty else runs[runs["position"].notna()]
     for _, group in by_point(planned):
         for block, same in group.groupby("block"):
-            names = same[~same["renamed"]] if len(same) > 1 else same
-            kept = names["log"].iloc[0] if len(names) == 1 else None
-            why = f"block {block} of its point is there {len(same)} times"
-            which = f"; {kept} has its own name and counts" if kept else ", so none counts"
-            aside |= {log: why + which for log in same["log"] if log != kept}
+            if len(same) > 1:
+                why = f"block {block} of its point is there {len(same)} times, so none counts"
+                aside |= dict.fromkeys(same["log"], why)
     return aside
 
 
 def _mixed(runs: pd.DataFrame) -> dict[str, str]:
-    """Set aside runs of a point whose work or conditions differ, as runs are averaged; tell why."""
+    """Set aside all runs of a point whose work or conditions differ, as runs are averaged.
+
+    A scheduler chooses nodes and cores for each job, so these may differ between jobs.
+    """
     aside: dict[str, str] = {}
     for _, group in by_point(runs):
-        shared = [
-            comparability.of_a_point(facts, scheduled=allocation.startswith("job "))
-            for facts, allocation in zip(group["facts"], group["allocation"], strict=True)
-        ]
-        others = zip(group["log"], comparability.against_most(shared), strict=True)
-        aside |= {log: f"differs from its point's other runs: {d}" for log, d in others if d}
+        facts = []
+        for one, allocation in zip(group["facts"], group["allocation"], strict=True):
+            apart = comparability.PER_JOB if allocation.startswith("job ") else ()
+            facts.append({k: v for k, v in one.items() if k not in apart})
+        if differing := comparability.differences(facts, comparability.PER_BLOCK):
+            why = f"runs of its point differ: {'; '.join(differing)}"
+            aside |= dict.fromkeys(group["log"], why)
     return aside
 
 
@@ -243,20 +312,12 @@ class NothingUsable(UsageError):
 
 def require(loaded: Loaded, folder: Path) -> None:
     """Raise NothingUsable where no run of the folder is a training's."""
-    if loaded.runs.empty:
-        raise NothingUsable(f"{folder}: {_nothing_trained(loaded)}")
-
-
-def _nothing_trained(loaded: Loaded) -> str:
-    kinds = {
-        "of observed runs": loaded.observed,
-    }
-    usable = " and ".join(kind for kind, frame in kinds.items() if not frame.empty)
-    only = f"only logs {usable} are usable; put training runs beside them"
-    if usable and not loaded.unusable:
-        return only
+    if not loaded.runs.empty:
+        return
     counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
     most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
     most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
     none = f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
-    return f"{only} (of the others, {none})" if usable else none
+    if not loaded.observed.empty:
+        none = "only logs of observed runs are usable; put training runs beside them"
+    raise NothingUsable(f"{folder}: {none}")

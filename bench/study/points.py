@@ -44,7 +44,6 @@ class BlockMean:
     session: str  # '' where it is not known
     runs: int
     facts: tuple[comparability.Facts, ...]
-    machines: int  # whose cores its ranks had, at most
     busy_share: float  # of the windows' time, of the busiest host's cores; nan where not known
     input_share: float  # of the windows' time, of the rank that waited most
     parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
@@ -111,13 +110,10 @@ class Table:
         `swapped`: who is first changes from block to block by design, so its effect is fitted too.
         """
         seconds = self.seconds(a, blocks), self.seconds(b, blocks)
-        first = self._b_first(a, b, blocks) if swapped else ()
-        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
-
-    def _b_first(self, a: Point, b: Point, blocks: Sequence[Block]) -> list[bool]:
-        """Check whether b ran before a, by block; empty where a log does not say."""
         places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
-        return [] if np.isnan(places).any() else [b_at < a_at for a_at, b_at in places]
+        known = swapped and not np.isnan(places).any()
+        first = [b_at < a_at for a_at, b_at in places] if known else ()
+        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
 
     def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
         """Name the session of each block."""
@@ -144,11 +140,8 @@ class Table:
         Another allocation is another block: other nodes, or the same ones in other conditions.
         """
         means_a, means_b = self.blocks[a], self.blocks[b]
-        differ = {
-            block: "; ".join(comparability.differences(mean.facts, means_b[block].facts, ignore))
-            for block, mean in means_a.items()
-            if block in means_b
-        }
+        facts = {x: mean.facts + means_b[x].facts for x, mean in means_a.items() if x in means_b}
+        differ = {x: "; ".join(comparability.differences(of, ignore)) for x, of in facts.items()}
         reasons = {x: why for x, why in differ.items() if why} | _held_apart(means_a, means_b)
         missing += [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
         if not differ and not reasons:
@@ -199,21 +192,17 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
         session=str(repeats[0]["session"]),
         runs=len(repeats),
         facts=tuple(r["facts"] for r in repeats),
-        machines=max(r["machines"] for r in repeats),
         busy_share=mean("busy_share"),
         input_share=mean("input_share"),
-        parts=_mean([r["parts"] for r in repeats]),
-        resources=_resources([r["resources"] for r in repeats]),
+        parts=_means([r["parts"] for r in repeats]),
+        resources=_means([r["resources"] for r in repeats]),
     )
 
 
-def _mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: sum(one[name] for one in parts) / len(parts) for name in parts[0]}
-
-
-def _resources(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Average what every run has."""
     names = sorted(set.intersection(*({*run} for run in runs)))
-    return _mean([{name: run[name] for name in names} for run in runs])
+    return {name: sum(run[name] for run in runs) / len(runs) for name in names}
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:

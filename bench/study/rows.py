@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,10 @@ RunRow = dict[str, Any]
 ENOUGH_STEPS, ENOUGH_WINDOWS = 10, 3  # timed, of a run; of fewer a warm-up cannot be told
 _OF_THE_NODE = ("busy_jiffies", "idle_jiffies", "steal_jiffies")
 _OWN = "own_jiffies"
+_MEMORY = {
+    "rank_memory_bytes": "peak_memory_bytes",
+    "device_memory_bytes": "peak_device_memory_bytes",
+}
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     "study_sha256",
@@ -48,13 +52,24 @@ class Training:
 
 def row_of(run: Run, arm: str) -> RunRow:
     """Make a frame's row: what plots.load_runs says of a column, and for the analysis `facts`."""
-    config = run.config
+    config, host, end = run.config, run.host, run.end
     assert config is not None
-    steps = np.concatenate([np.empty(0), *map(_of_the_job, run.steps("window"))])
-    facts = comparability.facts(config, run.host, run.end, run.workload)
+    facts = comparability.facts(config, host, end, run.workload)
+    recorded = {
+        f"{part}.{k}": str(v)
+        for part in ("versions", "git", "env")
+        for k, v in host.get(part, {}).items()
+    }
+    recorded |= {"platform": str(host["platform"])} if "platform" in host else {}
+    began_s = math.nan
+    with suppress(LookupError, ValueError, OverflowError):  # older logs lack it
+        began_s = datetime.fromisoformat(host["started"]).timestamp()
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
-    written = config.log_path
+
+    def names(field: str) -> str:
+        return ", ".join(sorted({str(one[field]) for one in host.get("ranks", ()) if field in one}))
+
     return {
         "log": run.path.name,
         **{name: getattr(config, name) for name in _OF_THE_CONFIG},
@@ -65,45 +80,50 @@ def row_of(run: Run, arm: str) -> RunRow:
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
         "hosts": run.hosts,
-        **_measured(run, steps),
+        **_measured(run),
         "turns": run.exit.get("apart") or facts["turns"],
-        "took_turns_in": run.host.get("turns", {}).get("launch", ""),
-        **_origin(run),
-        "emulated": config.emulate is not None,
-        "timeline": _timeline(facts),
-        "facts": facts,
-        "recorded": _recorded(run.host),
-        "parts": parts_of(run),
-        "trainings": trainings_of(run),
-        "served": served_of(run),
-        "resources": resources_of(run),
-        "processes": run.processes,
-        "renamed": written is None or written.name != run.path.name,
-    }
-
-
-def _origin(run: Run) -> RunRow:
-    """Tell when and on what a run ran, and how it ended."""
-    return {
+        "took_turns_in": host.get("turns", {}).get("launch", ""),
         "exit_code": run.exit.get("code"),
-        "began_s": _began_s(run),
+        "began_s": began_s,
         "wall_s": run.exit.get("wall_s", math.nan),
-        "exchanged_bytes": sum(run.end.get("exchange_bytes", ()))
-        or run.workload.get("gradient_bytes", math.nan),
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
         "parity_not_proven": len(run.parity_not_proven),
-        "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "machines": run.machines,
-        "cpu": _names(run, "cpu"),
-        "gpu": _names(run, "gpu"),
-        "started": _started(run),
+        "parameters_sha256": end.get("parameters_sha256", ""),
+        "cpu": names("cpu"),
+        "gpu": names("gpu"),
+        "started": "" if math.isnan(began_s) else f"{datetime.fromtimestamp(began_s, UTC):%FT%TZ}",
+        "emulated": config.emulate is not None,
+        "timeline": facts[comparability.EMULATE] if comparability.is_emulated(facts) else "",
+        "facts": facts,
+        "recorded": recorded,
+        "parts": parts_of(run),
+        "trainings": _trainings(run),
+        "served": _served(run),
+        "resources": _resources(run),
+        "processes": run.processes,
+        "renamed": config.log_path is None or config.log_path.name != run.path.name,
     }
 
 
-def _measured(run: Run, steps: np.ndarray) -> RunRow:
-    """Measure the speed, and what may disturb it; `steps` are seconds of the job, timed."""
+def _measured(run: Run) -> RunRow:
+    """Measure the speed, and what may disturb it: nan or None where a log does not say.
+
+    `busy_share` is of the busiest host's cores, for whomever they worked; `input_share` of the rank
+    that waited most.
+    """
+    windows = [_of_the_job(window) for window in run.steps("window")]
+    steps = np.concatenate([np.empty(0), *windows])
+    others = [seconds for window in windows for seconds in window[1:]]
+    lead_in = [seconds for lead in run.steps("lead_in") for seconds in _of_the_job(lead)]
+
+    def over_rest(some: Sequence[float]) -> float:
+        return float(np.mean(some) / np.mean(others)) if some and others else math.nan
+
     p95, p99 = stats.percentiles(steps, (95, 99))
     first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
+    waited = np.sum([window["input_seconds"] for window in run.windows], axis=0)
+    busy = [window.get("busy_share") or [None] for window in run.windows]
+    known = not any(share is None for shares in busy for share in shares)
     return {
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,
@@ -113,19 +133,15 @@ def _measured(run: Run, steps: np.ndarray) -> RunRow:
         "steps": len(steps),
         "windows": len(run.windows),
         "last_over_first": last / first,
-        **_beginnings(run),
+        "lead_in_over_rest": over_rest(lead_in),
+        "first_step_over_rest": over_rest([window[0] for window in windows]),
         "judged": len(steps) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
-        "input_share": _input_share(run),
+        "input_share": float(np.max(waited)) / sum(run.window_seconds),
         "others_share": others_share(run),
-        "busy_share": _busy_share(run),
+        "busy_share": float(np.average(np.max(busy, axis=1), weights=run.window_seconds))
+        if known
+        else None,
     }
-
-
-def _recorded(host: Mapping[str, Any]) -> dict[str, str]:
-    """Read where and with what a run says it ran, as 'part.name' -> text."""
-    parts = ("versions", "git", "env")
-    named = {f"{part}.{k}": str(v) for part in parts for k, v in host.get(part, {}).items()}
-    return named | ({"platform": str(host["platform"])} if "platform" in host else {})
 
 
 def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
@@ -137,61 +153,6 @@ def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
     together, so a rank's own first step lacks the wait for those that were late in the step before.
     """
     return np.diff(np.cumsum(window, axis=1).max(axis=0), prepend=0.0)
-
-
-def _beginnings(run: Run) -> dict[str, float]:
-    """Divide the mean seconds of the steps before a window, and of its first one, by those of its
-    others; nan where there are none.
-    """
-    windows = [_of_the_job(window) for window in run.steps("window")]
-    others = [seconds for window in windows for seconds in window[1:]]
-    steps = {
-        "lead_in_over_rest": [s for lead in run.steps("lead_in") for s in _of_the_job(lead)],
-        "first_step_over_rest": [window[0] for window in windows],
-    }
-    return {
-        name: float(np.mean(some) / np.mean(others)) if some and others else math.nan
-        for name, some in steps.items()
-    }
-
-
-def _began_s(run: Run) -> float:
-    with suppress(LookupError, ValueError, OverflowError):  # older logs lack it
-        return datetime.fromisoformat(run.host["started"]).timestamp()
-    return math.nan
-
-
-def _started(run: Run) -> str:
-    """Write when a run started, to the second; '' where a log does not say."""
-    began_s = _began_s(run)
-    return "" if math.isnan(began_s) else f"{datetime.fromtimestamp(began_s, UTC):%FT%TZ}"
-
-
-def _names(run: Run, field: str) -> str:
-    """Name the processors or GPUs of all ranks."""
-    ranks = run.host.get("ranks", ())
-    return ", ".join(sorted({str(rank[field]) for rank in ranks if field in rank}))
-
-
-def _timeline(facts: comparability.Facts) -> str:
-    """Name the timeline that an emulated run followed, and the head of its digest."""
-    return facts[comparability.EMULATE] if comparability.is_emulated(facts) else ""
-
-
-def _input_share(run: Run) -> float:
-    """Compute the share of the windows' time for which the rank that waited most did so."""
-    waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
-    return float(np.max(waited)) / sum(run.window_seconds)
-
-
-def _busy_share(run: Run) -> float | None:
-    """Compute the share of the windows' time that the busiest host's cores worked, for whomever;
-    None where a log does not say.
-    """
-    by_window = [window.get("busy_share") or [None] for window in run.windows]
-    if any(share is None for shares in by_window for share in shares):
-        return None
-    return float(np.average(np.max(by_window, axis=1), weights=run.window_seconds))
 
 
 def others_share(run: Run) -> float | None:
@@ -212,13 +173,11 @@ def others_share(run: Run) -> float | None:
                 return None
             spent[name] = ends[index] - begun
         machines[machine_of(rank)].append(spent)
-    return max(map(_share, machines.values()), default=None)
-
-
-def _share(ranks: Sequence[dict[str, int]]) -> float:
-    """Compute one machine's share: its counters, which each rank read, without the ranks' time."""
-    busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
-    return share_of_others(busy, idle, stolen, sum(rank[_OWN] for rank in ranks))
+    shares = []
+    for ranks in machines.values():  # each rank read its machine's counters
+        busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
+        shares.append(share_of_others(busy, idle, stolen, sum(rank[_OWN] for rank in ranks)))
+    return max(shares, default=None)
 
 
 def parts_of(run: Run) -> dict[str, float]:
@@ -253,24 +212,20 @@ def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
     return float(np.mean(last.max(axis=0) - last))
 
 
-def resources_of(run: Run) -> dict[str, float]:
+def _resources(run: Run) -> dict[str, float]:
     """Read off a run what is known: bytes of its largest rank, operations, peak of a device."""
     config, end = run.config, run.end
     assert config is not None
     values = {
-        "rank_memory_bytes": _largest(end.get("peak_memory_bytes", ())),
-        "device_memory_bytes": _largest(end.get("peak_device_memory_bytes", ())),
-        "flops_per_image": end.get("flops_per_image"),
-        "peak_flops_per_s": config.peak_tflops and 1e12 * config.peak_tflops,
+        name: max((x for x in end.get(field, ()) if x is not None), default=None)
+        for name, field in _MEMORY.items()
     }
+    values["flops_per_image"] = end.get("flops_per_image")
+    values["peak_flops_per_s"] = config.peak_tflops and 1e12 * config.peak_tflops
     return {name: float(value) for name, value in values.items() if value}
 
 
-def _largest(of_ranks: Iterable[float | None]) -> float | None:
-    return max((x for x in of_ranks if x is not None), default=None)
-
-
-def served_of(run: Run) -> dict[str, Any]:
+def _served(run: Run) -> dict[str, Any]:
     """Return what a usable log says of it; empty for a backend that has one mode."""
     config = run.config
     if config is None or config.exchange == "off":
@@ -289,25 +244,22 @@ def served_of(run: Run) -> dict[str, Any]:
     }
 
 
-def trainings_of(run: Run) -> tuple[Training, ...]:
+def _trainings(run: Run) -> tuple[Training, ...]:
     """Read the trainings of a usable log; there are none where the run did not ask for any."""
     assert run.config is not None
-    epochs = [event for event in run.events if event["event"] == "epoch"]
-    return tuple(
-        _training(run, index, list(group))
-        for index, group in groupby(epochs, key=lambda event: int(event["training"]))
-    )
-
-
-def _training(run: Run, index: int, epochs: Sequence[Any]) -> Training:
-    assert run.config is not None
-    last = epochs[-1]
-    return Training(
-        log=run.path.name,
-        seed=run.config.seed,
-        index=index,
-        seconds=tuple(accumulate(event["seconds"] for event in epochs)),
-        accuracies=tuple(event["correct"] / event["held_out"] for event in epochs),
-        losses=tuple(float(event["loss"]) for event in epochs),
-        reached=run.config.reaches(last["correct"], last["held_out"]),
-    )
+    events = [event for event in run.events if event["event"] == "epoch"]
+    trainings = []
+    for index, group in groupby(events, key=lambda event: int(event["training"])):
+        epochs = list(group)
+        last = epochs[-1]
+        training = Training(
+            log=run.path.name,
+            seed=run.config.seed,
+            index=index,
+            seconds=tuple(accumulate(event["seconds"] for event in epochs)),
+            accuracies=tuple(event["correct"] / event["held_out"] for event in epochs),
+            losses=tuple(float(event["loss"]) for event in epochs),
+            reached=run.config.reaches(last["correct"], last["held_out"]),
+        )
+        trainings.append(training)
+    return tuple(trainings)

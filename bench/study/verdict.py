@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,11 +111,6 @@ class Comparison:
         off = abs(math.log(self.median_ratio / self.paired.ratio))
         return self.paired.n >= stats.MIN_BLOCKS and off > math.log1p(self.margin)
 
-    @property
-    def faster(self) -> str:
-        """The cell with the larger throughput."""
-        return self.candidate if self.paired.ratio > 1 else self.reference
-
 
 class _Pair(NamedTuple):
     """Two points and the blocks in which they did equal work."""
@@ -127,16 +122,73 @@ class _Pair(NamedTuple):
     curves: tuple[str, ...]
 
 
-def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
-    """Compare every point that either side of the study has, paired by block, with its verdict."""
+class Choice(NamedTuple):
+    """One side of a comparison that was asked for: points of a cell, in one arm or in any."""
+
+    cell: str
+    arm: str | None = None
+
+    @classmethod
+    def read(cls, words: str) -> Choice:
+        """Read 'CELL' or 'CELL,ARM'."""
+        cell, comma, arm = words.partition(",")
+        return cls(cell, arm if comma else None)
+
+    def takes(self, point: Point) -> bool:
+        """Check whether a point is one of those chosen."""
+        return point.cell == self.cell and self.arm in (None, point.arm)
+
+
+def compare(
+    table: Table,
+    study: Study,
+    missing: list[NotCompared],
+    sides: tuple[Choice, Choice] | None = None,
+) -> list[Comparison]:
+    """Compare every point that either side of the study has, paired by block, with its verdict.
+
+    `sides` are compared in place of those that the study names; none of their points is primary.
+    The primary one has the full ALPHA. The others have t intervals at ALPHA over their number
+    (Bonferroni), so that all of them hold their truths at once in 1 - ALPHA of pages, at all looks,
+    and no interval contradicts its word. Holm's steps would free error for the rest where one is
+    settled; but one interval settles in two ways, and of ten arms at the margin's edge those steps
+    call one equal on 10 % of pages.
+    """
     rows: list[_Pair] = []
-    for a, b in _pairs(table, study):
+    for a, b in _pairs(table, study) if sides is None else _chosen(table, *sides):
         pair = f"{describe(a)} against {b.arm if a.cell == b.cell else b.cell}"
         if lacking := [p for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(pair, f"no usable run of {lacking[0].cell}", lacking[0]))
         elif blocks := table.shared(a, b, may_differ(study, a, b), pair, missing):
-            rows.append(_pair(table, a, b, blocks, swapped=True))
-    return _decided(table, rows, study, _primary(table, rows, study))
+            through = table.curves[a] | table.curves[b]
+            curves = tuple(curve for curve in CURVES if curve in through)
+            # who is first changes from block to block by design in pairs of the study alone
+            paired = table.paired(a, b, blocks, swapped=sides is None)
+            rows.append(_Pair(a, b, blocks, paired, curves))
+    primary = _primary(table, rows, study) if sides is None else None
+    others = sum(r is not primary and r.paired.n >= stats.MIN_BLOCKS for r in rows)
+    levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
+    nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
+    return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
+
+
+def _chosen(table: Table, a: Choice, b: Choice) -> list[tuple[Point, Point]]:
+    """Pair points of two sides that were asked for, of one size and in one arm unless arms are
+    chosen; to `single`, which exchanges nothing, arms of the exchange are one.
+    """
+    chosen = a.arm is not None or b.arm is not None
+    return sorted(
+        (p, q)
+        for p in filter(a.takes, table.blocks)
+        for q in filter(b.takes, table.blocks)
+        if p != q
+        and p[2:] == q[2:]
+        and (
+            alone(table.work(p)) == alone(table.work(q))
+            if "single" in (p.cell, q.cell)
+            else chosen or p.arm == q.arm
+        )
+    )
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
@@ -145,14 +197,10 @@ def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
     for a, b in pairs(sorted({p.cell for p in table.blocks}), study.reference, study.candidate):
         for point in (p for p in table.blocks if p.cell in (a, b)):
             over = study.over(point.arm) if a == b else point.arm
-            if over is not None and (not study.arms or {over, point.arm} <= _arms_of(study, a, b)):
+            both = {*study.arms_of(a)} & {*study.arms_of(b)}
+            if over is not None and (not study.arms or {over, point.arm} <= both):
                 compared.add((point._replace(cell=a, arm=over), point._replace(cell=b)))
     return sorted(compared)
-
-
-def _arms_of(study: Study, a: str, b: str) -> set[str]:
-    """Name the arms that both of two cells have."""
-    return {*study.arms_of(a)} & {*study.arms_of(b)}
 
 
 def may_differ(study: Study, a: Point, b: Point) -> set[str]:
@@ -186,32 +234,13 @@ def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
 
     def order(row: _Pair) -> tuple[object, ...]:
         work = table.work(row.b)
-        exchanges = all(work.get(k) in (None, comparability.usual(k)) for k in _EXCHANGE)
+        usual = all(work.get(k) in (None, comparability.usual(k)) for k in comparability.EXCHANGE)
         first = transports.index(row.b.transport)
         arm = arms.index(row.b.arm) if row.b.arm in arms else len(arms)
         curve = CURVES.index(row.curves[0])
-        return not exchanges, -row.b.world_size, first, curve, arm, -row.b.batch_per_rank
+        return not usual, -row.b.world_size, first, curve, arm, -row.b.batch_per_rank
 
     return min(rows, key=order, default=None)
-
-
-_EXCHANGE = comparability.EXCHANGE
-
-
-def _decided(
-    table: Table, rows: Sequence[_Pair], study: Study, primary: _Pair | None = None
-) -> list[Comparison]:
-    """Give each row its verdict: the primary one at the full ALPHA, all others at ALPHA together.
-
-    The others have t intervals at ALPHA over their number (Bonferroni), so that all of them hold
-    their truths at once in 1 - ALPHA of pages, at all looks, and no interval contradicts its word.
-    Holm's steps would free error for the rest where one is settled; but one interval settles in two
-    ways, and of ten arms at the margin's edge those steps call one equal on 10 % of pages.
-    """
-    others = sum(r is not primary and r.paired.n >= stats.MIN_BLOCKS for r in rows)
-    levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
-    nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
-    return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
 
 
 def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:
@@ -248,55 +277,6 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
         else None,
         chance=power.chance(paired, study.margin, last, level) if may_settle else None,
     )
-
-
-def _pair(
-    table: Table, a: Point, b: Point, blocks: Sequence[Block], swapped: bool = False
-) -> _Pair:
-    through = table.curves[a] | table.curves[b]
-    curves = tuple(curve for curve in CURVES if curve in through)
-    return _Pair(a, b, blocks, table.paired(a, b, blocks, swapped), curves)
-
-
-class Choice(NamedTuple):
-    """One side that was asked for: points of a cell, in one arm or in any."""
-
-    cell: str
-    arm: str | None = None
-
-    def takes(self, point: Point) -> bool:
-        """Check whether a point is one of those chosen."""
-        return point.cell == self.cell and self.arm in (None, point.arm)
-
-
-def between(
-    table: Table, study: Study, a: Choice, b: Choice
-) -> tuple[list[Comparison], list[NotCompared]]:
-    """Compare any two sides of one study, at equal sizes, in equal arms unless arms are chosen."""
-    rows: list[_Pair] = []
-    missing: list[NotCompared] = []
-    for p, q in sorted((p, q) for p in _chosen(table, a) for q in _chosen(table, b)):
-        if p == q or not _meet(table, p, q, a.arm is not None or b.arm is not None):
-            continue
-        pair = f"{describe(q)} against {describe(p)}"
-        if blocks := table.shared(p, q, may_differ(study, p, q), pair, missing):
-            rows.append(_pair(table, p, q, blocks))
-    return _decided(table, rows, study), missing
-
-
-def _chosen(table: Table, side: Choice) -> Iterable[Point]:
-    return (point for point in table.blocks if side.takes(point))
-
-
-def _meet(table: Table, p: Point, q: Point, chosen: bool) -> bool:
-    """Check whether two points meet: of one size, and in one arm or in those that were chosen; to
-    `single`, which exchanges nothing, arms of the exchange are one.
-    """
-    if p[2:] != q[2:]:
-        return False
-    if "single" in (p.cell, q.cell):
-        return alone(table.work(p)) == alone(table.work(q))
-    return chosen or p.arm == q.arm
 
 
 def another_day(

@@ -1,21 +1,22 @@
-"""What the exchange of gradients costs, by one method for every cell: parts of a step and twins."""
+"""Costs of the exchange of gradients: parts of a step, twins without it, and the exchange alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
 
 from bench.record.events import PARTS
 from bench.study import comparability, stats
+from bench.study.collectives import Measured
 from bench.study.definition import Point
-from bench.study.points import (
-    BlockMean,
-    NotCompared,
-    Table,
-    describe,
-)
+from bench.study.points import BlockMean, NotCompared, Table, by_point, describe
 from bench.study.stats import Estimate
+from plots.analyse.scaling import distributed
 
+_LEAST = 3  # sizes of a line: one through two always fits
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
 _MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
 _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins may differ
@@ -83,7 +84,7 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
         plain = {} if unwatched is None else table.blocks[unwatched]
         watched = observed.facts(point, observed.blocks[point])
         facts = [] if unwatched is None else table.facts(unwatched, plain)
-        if other := comparability.differences(watched, facts, _MAY_DIFFER):
+        if other := comparability.differences(watched + facts, _MAY_DIFFER):
             pair = f"{describe(point)}, observed, against the same undisturbed"
             missing.append(NotCompared(pair, "; ".join(other)))
             plain = {}
@@ -107,13 +108,15 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
         work = (table if point in table.blocks else observed).work(point)
         if point.cell == "single" or work.get("exchange") == "off":
             continue
-        exposed = (
-            [] if seen is None else [m.parts["exposed"] for m in observed.blocks[seen].values()]
-        )
+        means = [] if seen is None else observed.blocks[seen].values()
         seconds = {
-            "exposed_seconds": exposed,
-            "inflation_seconds": _differences(observed, seen, "exchange", _backward, missing),
-            "difference_seconds": _differences(table, point, "exchange", _step, missing),
+            "exposed_seconds": [mean.parts["exposed"] for mean in means],
+            "inflation_seconds": _differences(
+                observed, seen, lambda mean: mean.parts["backward"], missing
+            ),
+            "difference_seconds": _differences(
+                table, point, lambda mean: mean.step_seconds, missing
+            ),
         }
         if any(seconds.values()):
             each = {k: stats.arithmetic_mean(v) if v else None for k, v in seconds.items()}
@@ -144,21 +147,99 @@ def _without(table: Table, point: Point, field: str) -> Point | None:
 def _differences(
     table: Table,
     a: Point | None,
-    field: str,
     seconds: Callable[[BlockMean], float],
     missing: list[NotCompared],
 ) -> list[float]:
-    """Subtract from `a`'s seconds those of its twin with `field` off, by block."""
-    if a is None or a not in table.blocks or (b := _without(table, a, field)) is None:
+    """Subtract from `a`'s seconds those of its twin without the exchange, by block."""
+    if a is None or a not in table.blocks or (b := _without(table, a, "exchange")) is None:
         return []
     pair = f"{describe(a)} against {describe(b)}"
     blocks = table.shared(a, b, _OTHER_WORK, pair, missing)
     return [seconds(table.blocks[a][x]) - seconds(table.blocks[b][x]) for x in blocks]
 
 
-def _backward(mean: BlockMean) -> float:
-    return mean.parts["backward"]
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What scaling would be if none of an exchange alone, or all of it, were hidden."""
+
+    point: Point
+    curve: str
+    gradient_bytes: int
+    exchange_seconds: float
+    visible_efficiency: float
+    visible_speedup: float
+    hidden_efficiency: float
 
 
-def _step(mean: BlockMean) -> float:
-    return mean.step_seconds
+def bounds(
+    table: Table, runs: pd.DataFrame, measured: Sequence[Measured], missing: list[NotCompared]
+) -> Iterator[Bound]:
+    """Yield a bound of every distributed point whose cell and ranks have a log of its processor.
+
+    `exchange_seconds` are of one all-reduce of all gradients, on the fitted line. T, from which
+    efficiencies follow, is a step of the plain process; of strong scaling, its share of a rank.
+    """
+    logs = {(m.cell, m.ranks): m for m in measured}
+    for curve, point, plain in distributed(table):
+        log = logs.get((point.cell, point.world_size))
+        if log is None or plain not in table.blocks:
+            continue
+        rows = next(rows for p, rows in by_point(runs) if p == point)
+        pair = f"{curve}: {describe(point)} against all-reduces alone"
+        cpus = {cpu for one in rows["facts"] if (cpu := one.get("cpu")) is not None}
+        size = rows["gradient_bytes"].iloc[0]
+        exchange = _seconds(log, size)
+        if cpus - {log.machine}:
+            reason = f"cpu: {', '.join(sorted(cpus | {log.machine}))}"
+            missing.append(NotCompared(pair, reason))
+        elif exchange is None:
+            reason = f"no all-reduce of {size:,.0f} bytes lies on a fitted line"
+            missing.append(NotCompared(pair, reason))
+        else:
+            seconds = [m.step_seconds for m in table.blocks[plain].values()]
+            alone = stats.geometric_mean(seconds).value
+            compute = alone if curve == "weak" else alone / point.world_size
+            visible = compute / (compute + exchange)
+            yield Bound(
+                point=point,
+                curve=curve,
+                gradient_bytes=int(size),
+                exchange_seconds=exchange,
+                visible_efficiency=visible,
+                visible_speedup=visible * point.world_size,
+                hidden_efficiency=compute / max(compute, exchange),
+            )
+
+
+def _seconds(log: Measured, size: float) -> float | None:
+    """Estimate an all-reduce's seconds; None outside the measured sizes, or where none is known."""
+    lines = fit([(t.bytes, t.median_s) for t in log.of("all_reduce")])
+    for (first, last), (latency_s, s_per_byte) in lines:
+        if first <= size <= last:
+            return latency_s + s_per_byte * size
+    return None
+
+
+def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:
+    """Fit one line to small sizes and one to large, parted where both fit best; one line to few.
+
+    Takes (bytes, seconds) by rising bytes; returns each line's first and last bytes, its latency in
+    seconds and its seconds per byte, neither below zero. Hockney's model (1994), by least relative
+    squares: a microsecond counts as much as a second.
+    """
+    from scipy.optimize import nnls  # which takes half a second to import
+
+    cuts = range(_LEAST, len(times) - _LEAST + 1)
+    ways = [[times[:cut], times[cut:]] for cut in cuts] or [[times]]
+    candidates = []
+    for way in ways:
+        lines, lost = [], 0.0
+        for part in way:
+            size, seconds = np.array(part, float).T
+            columns = np.stack([1 / seconds, size / seconds], axis=1)
+            scale = columns.max(axis=0)  # many orders of magnitude apart
+            line, rest = nnls(columns / scale, np.ones(len(part)))
+            lines.append(((size[0], size[-1]), line / scale))
+            lost += rest**2
+        candidates.append((lost, lines))
+    return min(candidates, key=lambda candidate: candidate[0])[1]

@@ -1,4 +1,4 @@
-"""Throughput, and weak and strong scaling against a named baseline: pure functions of points."""
+"""Throughput, scaling against a named baseline, and gains of arms: pure functions of points."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.study import comparability, stats
-from bench.study.definition import Point
+from bench.study.definition import Point, Study
 from bench.study.points import CURVES, NotCompared, Table, describe, fixed, series
 from bench.study.stats import Estimate
+from bench.study.verdict import may_differ
 
 # from a process alone, which exchanges nothing
 _BASELINE_MAY_DIFFER = (
@@ -153,8 +154,8 @@ def _against(
             before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
             yield _scaled(curve, point, kind, baseline, before, after)
         return
-    facts = table.facts(baseline, baseline_blocks), table.facts(point, point_blocks)
-    if other := comparability.differences(*facts, (*ignore, *comparability.PER_BLOCK)):
+    facts = table.facts(baseline, baseline_blocks) + table.facts(point, point_blocks)
+    if other := comparability.differences(facts, (*ignore, *comparability.PER_BLOCK)):
         missing.append(NotCompared(f"{pair}, all blocks", "; ".join(other)))
         return
     before, after = table.seconds(baseline, baseline_blocks), table.seconds(point, point_blocks)
@@ -179,8 +180,11 @@ def _scaled(
     T(p) - T(p0) has a meaning for weak scaling only.
     """
     weak, p = curve == "weak", point.world_size
-    ratio = stats.welch_ratio if unpaired else _paired
-    gained = ratio(numerator=before, denominator=after).times(1 if weak else 1 / p)
+    gained = (
+        stats.welch_ratio(numerator=before, denominator=after)
+        if unpaired
+        else stats.paired_ratio(numerator=before, denominator=after).estimate
+    ).times(1 if weak else 1 / p)
     flags = ["above 100 %"] if gained.value > 1 else []
     flags += [f"Welch's interval: {unpaired}"] if unpaired else []
     overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
@@ -199,5 +203,26 @@ def _scaled(
     )
 
 
-def _paired(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    return stats.paired_ratio(numerator=numerator, denominator=denominator).estimate
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """Images per second of a point over its cell's in another arm."""
+
+    point: Point
+    baseline: Point
+    ratio: Estimate
+
+
+def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Gain]:
+    """Compare every point with that of the arm it is told over, where the study compares cells.
+
+    There is no verdict, as none was asked for. `ratio` is of images/s.
+    """
+    for point in table.blocks if study.reference != study.candidate else ():
+        baseline = point._replace(arm=study.over(point.arm) or point.arm)
+        if baseline == point or baseline not in table.blocks:
+            continue
+        pair = f"{describe(point)} against {baseline.arm}"
+        ignore = may_differ(study, baseline, point)
+        if blocks := table.shared(baseline, point, ignore, pair, missing):
+            ratio = table.paired(baseline, point, blocks).estimate
+            yield Gain(point=point, baseline=baseline, ratio=ratio)

@@ -19,16 +19,45 @@ from bench.study.collectives import Measured
 from bench.study.comparability import EMULATE, usual
 from bench.study.definition import Point, Study
 from bench.study.frames import Loaded
-from bench.study.points import NotCompared, Table, alone, by_point, tabulate
+from bench.study.plan import config_of, points
+from bench.study.points import CURVES, NotCompared, Table, alone, by_point, tabulate
 from bench.study.stats import Estimate
 from bench.study.verdict import Comparison, compare
-from plots.analyse import coverage, scaling
-from plots.analyse.bound import Bound, bounds
-from plots.analyse.conditions import Trend, trends
-from plots.analyse.exchange import Exchange, examine
-from plots.analyse.gains import Gain, gains
-from plots.analyse.scaling import Efficiency, Throughput
+from plots.analyse import scaling
+from plots.analyse.exchange import Bound, Exchange, bounds, examine
+from plots.analyse.scaling import Efficiency, Gain, Throughput
 from plots.analyse.trainings import RankPaces, Trained, summarise, summarise_ranks
+
+LIMIT = 0.02  # a change of a cell's level that matters
+Planned = tuple[str, Point]  # a curve, and a point of it
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A planned point of one curve, and the planned blocks that hold no usable run of it."""
+
+    curve: str
+    point: Point
+    planned: int
+    missing: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """Seconds of a step in the last window over the first, over all runs of a cell."""
+
+    cell: str
+    runs: int
+    judged_runs: int  # with enough steps and windows
+    over_first: stats.Paired | None  # one value a run; None where no run is judged
+
+    @property
+    def changes(self) -> bool:
+        """Whether its runs as a whole still changed: by more than LIMIT, and beyond noise."""
+        if self.over_first is None or abs(self.over_first.ratio - 1) <= LIMIT:
+            return False
+        ends = self.over_first.interval()
+        return ends is not None and not ends[0] <= 1 <= ends[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +89,8 @@ class Analysis:
     trends: list[Trend]
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
-    planned: list[coverage.Planned]
-    gaps: list[coverage.Gap]
+    planned: list[Planned]
+    gaps: list[Gap]
     exchange: Exchange | None
     bounds: list[Bound]
     trained: list[Trained]
@@ -131,10 +160,18 @@ def analyse(
 ) -> Analysis:
     """Compute all numbers of a study that has a usable run."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
-    planned, missing = coverage.planned(study), list[NotCompared]()
+    planned, missing = planned_points(study), list[NotCompared]()
+    held = {p: {block.number for block in blocks} for p, blocks in table.blocks.items()}
+    gaps = [  # blocks beyond those planned do not stand in
+        Gap(curve, point, study.blocks, missed)
+        for curve, point in planned
+        if (missed := tuple(b for b in range(study.blocks) if b not in held.get(point, ())))
+    ]
     facts = runs["facts"].tolist()
+    by_design = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED, *study.varied)
+    by_design += (comparability.OWN_CODE,)
     compared = compare(table, study, missing)
-    gained = sorted(gains(table, study, missing), key=_single_first)
+    gained = sorted(scaling.gains(table, study, missing), key=_single_first)
     return Analysis(
         loaded=loaded,
         table=table,
@@ -150,19 +187,12 @@ def analyse(
         step_times=list(_step_times(runs)),
         trends=trends(runs),
         digests=list(comparability.compare_digests(runs)),
-        varying=comparability.differences(facts, (), _may_vary(study))
-        + comparability.compute_env(facts),
+        varying=comparability.differences(facts, by_design) + comparability.compute_env(facts),
         planned=planned,
-        gaps=list(coverage.find(study.blocks, planned, table)),
+        gaps=gaps,
         trained=sorted(summarise(runs), key=_single_first),
         served=sorted(summarise_ranks(runs), key=lambda s: s.point),
     )
-
-
-def _may_vary(study: Study) -> tuple[str, ...]:
-    """Name the facts in which runs differ by design."""
-    varied = (*comparability.VARIED, *study.varied, comparability.OWN_CODE)
-    return (*comparability.OF_THE_POINT, "seed", *varied)
 
 
 def _single_first(row: Gain | Trained) -> tuple[object, ...]:
@@ -188,6 +218,36 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
             p99_seconds=None if p99.hasnans else stats.median_estimate(p99.tolist()),
             steps_per_run=int(group["steps"].max()),
         )
+
+
+def planned_points(study: Study) -> list[Planned]:
+    """List every point of every curve.
+
+    One whose speed is kept apart is no point of a curve; a study that no site has filled in yet has
+    none.
+    """
+    if study.needs_site:
+        return []
+    plan = [
+        (curve, point)
+        for point, curves in points(study).items()
+        if config_of(study, point, curves).is_throughput
+        for curve in curves
+    ]
+    of_cells = sorted(plan, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:]))
+    return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
+
+
+def trends(runs: pd.DataFrame) -> list[Trend]:
+    """Pool every cell's runs: too noisy one by one, they show together what they share."""
+    by_cell: list[Trend] = []
+    for cell, rows in runs.groupby("cell"):
+        last = rows.loc[rows["judged"], "last_over_first"].tolist()
+        pooled = stats.paired_ratio(numerator=last, denominator=[1.0] * len(last)) if last else None
+        by_cell.append(
+            Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=pooled)
+        )
+    return by_cell
 
 
 def machine(host: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ from bench.record import Run, allocation, archive, parse_run
 from bench.record.user_code import FOLDER
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
+from bench.study.frames import ATTEMPT, changed_study
 from bench.study.jobs import read_events
-from bench.study.logs import ATTEMPT, changed_study
 from plots.report import write as report
 
 _BELONGS = (

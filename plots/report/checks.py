@@ -11,8 +11,7 @@ from bench.study.points import by_point
 from bench.study.rows import ENOUGH_STEPS, ENOUGH_WINDOWS
 from bench.study.verdict import ratios_by_session
 from bench.study.words import count, rule
-from plots.analyse.conditions import LIMIT, disturbed
-from plots.analyse.study import Analysis
+from plots.analyse.study import LIMIT, Analysis
 from plots.report.format import clean, every, ratio, short
 from plots.report.verdicts import Statement, sides
 
@@ -138,15 +137,15 @@ def _sessions(a: Analysis) -> Iterator[Check]:
 
 def _machine(a: Analysis) -> Iterator[Check]:
     """Check whether the machine was quiet, runs steady and medians of the same ratio."""
-    noisy, known = disturbed(a.loaded.runs)
+    shares = a.loaded.runs.set_index("log")["others_share"].dropna().astype(float)
+    noisy, known = shares[shares > NOISY].sort_values(), len(shares)
     most = f"more than {rule(NOISY)} of a node's processor time"
     if not known:
         yield "load not recorded", None, "no log tells what else the machine did"
     elif noisy.empty:
         yield "quiet machine", True, f"in none of {known} runs did others take {most}"
     else:
-        worst = noisy.iloc[-1]
-        share = f"at most {100 * worst['others_share']:.0f} % ({worst['log']})"
+        share = f"at most {100 * noisy.iloc[-1]:.0f} % ({noisy.index[-1]})"
         why = f"other processes, or other guests of its host, took {most}, {share}"
         yield f"busy in {len(noisy)} of {known} runs", False, why
     judged = any(t.judged_runs for t in a.trends)

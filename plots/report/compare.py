@@ -5,25 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from bench.config import UsageError
-from bench.study.disk import write_whole
+from bench.study import comparability
 from bench.study.frames import NothingUsable
-from bench.study.points import NotCompared
-from bench.study.verdict import Choice, between
-from plots.analyse import across
+from bench.study.points import NotCompared, describe
+from bench.study.verdict import Choice, Comparison, compare
 from plots.analyse.study import Analysis, machine
 from plots.report import page, tables
 from plots.report.format import rate, ratio
-from plots.report.gate import EXIT_CODES, Judged, all_missing, judge, verdict
+from plots.report.gate import EXIT_CODES, Change, changes, verdict
 from plots.report.page import Page, Part, Section
 from plots.report.tables import NOT_COMPARED, Cells, Column, plain, records, shown
 from plots.report.verdicts import emulation, marked, over
 from plots.report.write import analysed
 
 SCHEMA = 2  # of the JSON
+_HOSTS = "hostnames"
+_OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
+_CHANGES = (
+    *tables.POINT,
+    tables.BATCH[0],
+    Column("before", "images/s before [95 %]", rate),
+    Column("after", "after [95 %]", rate),
+    Column("ratio", "ratio [95 %]", ratio),
+    Column(lambda row: (row.before.n, row.after.n), "launches before, after", key=""),
+)
+_NOT_COMPARED = (
+    Column(lambda row: describe(row.point), "pair", key="what"),
+    Column("reason", "reason"),
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +48,14 @@ class Compared:
 
     page: Page
     data: dict[str, Any]
-    judged: Sequence[Judged] = ()
+    judged: Sequence[Change] = ()
+
+
+FORMS: Mapping[str, Callable[[Compared], str]] = {
+    ".md": lambda compared: page.markdown(compared.page),
+    ".json": lambda compared: json.dumps(compared.data, indent=1) + "\n",
+    ".html": lambda compared: page.html(compared.page),
+}
 
 
 def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
@@ -45,98 +68,109 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
     studies = [analysed(folder) for folder in folders[:-1]]
     try:
         studies.append(analysed(folders[-1]))
+        changed = list(changes(studies[0], studies[-1], below or 0.0))
     except NothingUsable as error:
         if below is None:
             raise
-        return _nothing_there(folders, studies[0], str(error), below)
-    if across.shared_runs(studies):
+        changed = list(changes(studies[0], None, below, str(error)))
+    runs = [a.loaded.runs.dropna(subset=["began_s"]) for a in studies]
+    measurements = [{*zip(r["began_s"], r["step_seconds_mean"], strict=True)} for r in runs]
+    if any(a & b for a, b in combinations(measurements, 2)):
         raise UsageError("two of the studies hold the same runs; name two that were measured apart")
-    first, last = studies[0], studies[-1]
-    missing: list[NotCompared] = []
-    changed = list(across.changes(first, last, missing))
-    judged = [] if below is None else list(judge(first, last, changed, missing, below))
+    both = [one for one in changed if one.ratio is not None]
+    others = [one for one in changed if one.ratio is None]
+    check = None
+    if below is not None:
+        outcome = verdict(changed)
+        check = {
+            "fail_below": below,
+            "verdict": outcome,
+            "exit_code": EXIT_CODES[outcome],
+            "points": [{**plain(x.point), "state": x.state, "reason": x.reason} for x in changed],
+        }
+    differing = _differences(studies)
     data = {
         "schema": SCHEMA,
-        "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=True)],
-        "differences": [{"what": k, "values": v} for k, v in across.differences(studies)],
-        "points": records(tables.marked(first, _CHANGES), changed),
-        "not_compared": records(NOT_COMPARED, missing),
+        "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=False)],
+        "differences": [{"what": name, "values": values} for name, *values in differing],
+        "points": records(tables.marked(studies[0], _CHANGES), both),
+        "not_compared": records(_NOT_COMPARED, others),
+        "check": check,
     }
-    sections = [*_sections(folders, studies, changed), *_left_out(missing)]
-    title = " and ".join(map(str, folders))
-    return Compared(Page(title, sections), data | _gate(judged, below), judged)
+    names = [*map(str, folders[: len(studies)])]
+    sections = list(_sections(names, studies, differing, both))
+    if others:
+        sections.append(Section("Not compared", [shown(_NOT_COMPARED, others)]))
+    judged = changed if check else []
+    return Compared(Page(" and ".join(map(str, folders)), sections), data, judged)
 
 
-def _nothing_there(folders: Sequence[Path], first: Analysis, why: str, below: float) -> Compared:
-    judged = all_missing(first, why)
-    data: dict[str, Any] = {"schema": SCHEMA, "studies": [_study(folders[0], first)]}
-    data |= {"differences": [], "points": [], "not_compared": []}
-    return Compared(Page(why, []), data | _gate(judged, below), judged)
+def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
+    """List facts of the runs in which the studies differ, name and each study's values, but those
+    that follow from a point's size or settings.
+    """
+    by_study = []
+    for a in studies:
+        hosts = {host for hosts in a.loaded.runs["hosts"] for host in hosts}
+        by_name = {_HOSTS: hosts}
+        for facts in a.loaded.runs["facts"]:
+            for name, value in facts.items():
+                if not name.startswith((*_OF_SIZES, *comparability.PER_BLOCK)):
+                    by_name.setdefault(name, set()).add(value)
+        by_study.append({name: ", ".join(sorted(values)) for name, values in by_name.items()})
+    names = dict.fromkeys(name for facts in by_study for name in facts)
+    rows = [(name, *(facts.get(name, "-") for facts in by_study)) for name in names]
+    return [row for row in rows if len({*row[1:]}) > 1]
 
 
 def _study(folder: Path, a: Analysis) -> dict[str, Any]:
+    """Describe a study; `measured` is the day or days of its runs, which older logs lack."""
+    began = sorted(a.loaded.runs["began_s"].dropna())
+    days = dict.fromkeys(f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d}" for s in began)
     return {
         "folder": str(folder),
         "name": a.loaded.study.name,
         "machine": machine(a.loaded.host),
-        "measured": across.measured(a),
+        "measured": " to ".join([*days][:: max(1, len(days) - 1)]) or "not recorded",
         "blocks": a.blocks,
         "emulated": bool(a.timelines),
     }
 
 
-def _gate(judged: Sequence[Judged], below: float | None) -> dict[str, Any]:
-    """Describe what a check says, for JSON; null without one."""
-    if below is None:
-        return {"check": None}
-    outcome = verdict(judged)
-    points = [{**plain(x.point), "state": x.state, "reason": x.reason} for x in judged]
-    return {
-        "check": {
-            "fail_below": below,
-            "verdict": outcome,
-            "exit_code": EXIT_CODES[outcome],
-            "points": points,
-        }
-    }
-
-
-def to_json(compared: Compared) -> str:
-    return json.dumps(compared.data, indent=1) + "\n"
-
-
-FORMS: Mapping[str, Callable[[Compared], str]] = {
-    ".md": lambda compared: page.markdown(compared.page),
-    ".json": to_json,
-    ".html": lambda compared: page.html(compared.page),
-}
-
-
-def require_form(out: Path) -> None:
-    """Raise UsageError for a file's name that ends in no form of a comparison."""
-    if out.suffix not in FORMS:
-        raise UsageError(f"{out}: comparisons are written as {', '.join(FORMS)}; name one")
-
-
-def write(compared: Compared, out: Path) -> Path:
-    """Write the comparison in the form that the file's name ends in."""
-    return write_whole(out, FORMS[out.suffix](compared))
-
-
 def _sections(
-    folders: Sequence[Path], studies: Sequence[Analysis], changed: Sequence[across.Change]
+    names: Sequence[str],
+    studies: Sequence[Analysis],
+    differing: Sequence[tuple[str, ...]],
+    changed: Sequence[Change],
 ) -> Iterator[Section]:
-    names = [*map(str, folders)]
+    described = [_study(Path(name), a) for name, a in zip(names, studies, strict=True)]
     rows = [
-        ("machine", *(machine(a.loaded.host) for a in studies)),
-        ("measured", *map(across.measured, studies)),
+        *((key, *(str(one[key]) for one in described)) for key in ("machine", "measured")),
         ("launches", *(str(a.blocks) for a in studies)),
         ("emulated", *(", ".join(a.timelines) or "no" for a in studies)),
-        *((name, *values) for name, values in across.differences(studies)),
+        *differing,
     ]
     yield Section("Studies, and what else differs", [Cells("", ["", *names], rows)])
-    if compared := list(across.beside(studies)):
-        yield Section("Each study's comparison", [shown(_beside(names), compared)])
+    by_points = [{c.points: c for c in a.comparisons} for a in studies]
+    keys = dict.fromkeys(key for by_point in by_points for key in by_point)
+    compared = [[by_point.get(key) for by_point in by_points] for key in keys]
+    if compared:
+
+        def first(row: Sequence[Comparison | None]) -> Comparison:
+            return next(filter(None, row))
+
+        def value(study: int, row: Sequence[Comparison | None]) -> Any:
+            return (c := row[study]) and c.estimate
+
+        columns = (
+            Column(lambda row: over(first(row)), "ratio of images/s"),
+            Column(lambda row: first(row).transport, "transport"),
+            Column(lambda row: first(row).arm, "arm"),
+            Column(lambda row: first(row).world_size, "ranks"),
+            Column(lambda row: first(row).batch_per_rank, "images per rank"),
+            *(Column(partial(value, i), name, ratio) for i, name in enumerate(names)),
+        )
+        yield Section("Each study's comparison", [shown(columns, compared)])
     mark = emulation(studies[0])
     title = f"Images/s of {names[-1]} over {names[0]}{f' ({mark.lower()})' * bool(mark)}"
     note = (
@@ -147,35 +181,6 @@ def _sections(
     yield Section(title, [note, both])
 
 
-def _left_out(missing: Sequence[NotCompared]) -> Iterator[Section]:
-    if missing:
-        yield Section("Not compared", [[f"{x.pair}: {x.reason}" for x in missing]])
-
-
-_CHANGES = (
-    *tables.POINT,
-    tables.BATCH[0],
-    Column("before", "images/s before [95 %]", rate),
-    Column("after", "after [95 %]", rate),
-    Column("ratio", "ratio [95 %]", ratio),
-    Column(lambda row: (row.before.n, row.after.n), "launches before, after", key=""),
-)
-
-
-def _beside(names: Sequence[str]) -> tuple[Column, ...]:
-    def of(i: int) -> Column:
-        return Column(lambda row: row.ratios[i], names[i], ratio)
-
-    return (
-        Column(lambda row: over(row.first), "ratio of images/s"),
-        Column("first.transport", "transport"),
-        Column("first.arm", "arm", key="arm"),
-        Column("first.world_size", "ranks"),
-        Column("first.batch_per_rank", "images per rank"),
-        *(of(i) for i in range(len(names))),
-    )
-
-
 def cells(folder: Path, reference: str, candidate: str) -> Compared:
     """Compare any two sides of one study, paired by block: a question that it was not made for.
 
@@ -183,38 +188,30 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     """
     if reference == candidate:
         raise UsageError(f"both sides are {reference}; name two that differ")
-    a = analysed(folder)
-    sides = [_choice(words, a, folder) for words in (reference, candidate)]
-    study = a.loaded.study.model_copy(update={"primary": None})
-    comparisons, missing = between(a.table, study, *sides)
+    a, missing = analysed(folder), list[NotCompared]()
+    sides = Choice.read(reference), Choice.read(candidate)
+    for side, words in zip(sides, (reference, candidate), strict=True):
+        if not any(side.takes(point) for point in a.table.blocks):
+            known = sorted({",".join(filter(None, p[:2])) for p in a.table.blocks})
+            raise UsageError(f"{folder} has no {words}; it has {'; '.join(known)}")
+    comparisons = compare(a.table, a.loaded.study, missing, sides)
     if not comparisons:
         why = "; ".join(dict.fromkeys(x.reason for x in missing)) or "no point that both have"
         raise UsageError(f"{reference} and {candidate} are nowhere compared in {folder}: {why}")
-    loaded = replace(a.loaded, study=study)
-    before, after = (side.cell for side in sides)
-    changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=comparisons)
+    changed = replace(a, reference=sides[0].cell, candidate=sides[1].cell, comparisons=comparisons)
     title = marked(a, comparisons, f"{candidate} over {reference} in {folder}")
     note = (
         "A description: the study was planned for another question, so its error covers these "
         "verdicts only among themselves."
     )
-    compared_columns = tables.comparisons(changed)
-    columns = tables.marked(a, (*compared_columns, *tables.DETAILS))
-    compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
-    compared["comparisons"] = records(columns, comparisons)
-    compared["not_compared"] = records(NOT_COMPARED, missing)
-    table = Section("Comparisons", [note, shown(compared_columns, comparisons)])
-    return Compared(Page(title, [table, *_left_out(missing)]), compared)
-
-
-def _choice(words: str, a: Analysis, folder: Path) -> Choice:
-    cell, comma, arm = words.partition(",")
-    side = Choice(cell, arm if comma else None)
-    if any(side.takes(point) for point in a.table.blocks):
-        return side
-    names = sorted({p.cell for p in a.table.blocks})
-    if cell not in names:
-        raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(names)}")
-    arms = sorted({p.arm for p in a.table.blocks if p.cell == cell and p.arm})
-    of_cell = f"arms of {cell}: {', '.join(arms)}" if arms else f"{cell} has no arms there"
-    raise UsageError(f"{folder} has no {words}; {of_cell}")
+    columns = tables.comparisons(changed)
+    data = {
+        "schema": SCHEMA,
+        "studies": [_study(folder, a)],
+        "comparisons": records(tables.marked(a, (*columns, *tables.DETAILS)), comparisons),
+        "not_compared": records(NOT_COMPARED, missing),
+    }
+    sections = [Section("Comparisons", [note, shown(columns, comparisons)])]
+    if missing:
+        sections.append(Section("Not compared", [shown(NOT_COMPARED, missing)]))
+    return Compared(Page(title, sections), data)

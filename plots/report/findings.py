@@ -10,7 +10,6 @@ from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
 from bench.study import stats
-from bench.study.definition import Point
 from bench.study.folder import RESULTS
 from bench.study.points import fixed, ranks
 from bench.study.verdict import Comparison
@@ -105,19 +104,15 @@ def _curve(a: Analysis, c: Comparison) -> str:
     """Describe the ratios along a comparison's first curve, of a study that plans no verdict."""
     curve, way = c.curves[0], f" over {TRANSPORTS.get(c.transport, c.transport)}"
     line = c.transport, c.arm, fixed(c.points[0], curve)
+    batch = curve == "batch"
     values = [
-        f"{ratio(r.paired.ratio)} at {_size(r.points[0], curve)}"
+        f"{ratio(r.paired.ratio)} at "
+        + (f"{r.batch_per_rank} images per rank" if batch else ranks(r.world_size))
         for r in sorted(a.comparisons, key=lambda row: row.points[0][2:])
         if curve in r.curves and (r.transport, r.arm, fixed(r.points[0], curve)) == line
     ]
     ends = f"; {count(c.paired.n, 'launch')}, a curve without a verdict."
     return f"{over(c)}{way} is {', '.join(values)}{ends}"
-
-
-def _size(point: Point, curve: str) -> str:
-    return (
-        f"{point.batch_per_rank} images per rank" if curve == "batch" else ranks(point.world_size)
-    )
 
 
 def _scaling(a: Analysis) -> Iterator[str]:

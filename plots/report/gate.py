@@ -1,85 +1,89 @@
-"""Whether a later study holds against an earlier one, point by point: for a check in CI."""
+"""Two studies of the same points: what changed at each, and whether the later study holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from bench.study import comparability, stats
 from bench.study.definition import Point
-from bench.study.points import NotCompared, describe
-from bench.study.stats import MIN_BLOCKS
-from plots.analyse import coverage
-from plots.analyse.across import Change
+from bench.study.points import describe
+from bench.study.stats import Estimate
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ratio
 
 State = Literal["holds", "slower", "not settled", "missing", "not comparable", "new"]
 EXIT_CODES = {"holds": 0, "slower": 1, "cannot tell": 3}  # 2 is bad input, as everywhere
+# how long was measured, not what
+_DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One point of the plan or of either study, and why it is what it is."""
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A point of two studies: images per second in each, their ratio, or why there is none."""
 
     point: Point
     state: State
     reason: str
-    change: Change | None = None
+    before: Estimate | None = None
+    after: Estimate | None = None
+    ratio: Estimate | None = None
 
     @property
     def line(self) -> str:
+        """The point and its state in words."""
         return f"{self.state}: {describe(self.point)}: {self.reason}"
 
 
-def verdict(judged: Iterable[Judged]) -> str:
+def verdict(changed: Iterable[Change]) -> str:
     """Judge all points together; a point that only the later study has says nothing."""
-    states = {one.state for one in judged} - {"new"}
+    states = {one.state for one in changed} - {"new"}
     return "slower" if "slower" in states else "holds" if states == {"holds"} else "cannot tell"
 
 
-def judge(
-    before: Analysis,
-    after: Analysis,
-    changes: Sequence[Change],
-    not_compared: Sequence[NotCompared],
-    below: float,
-) -> Iterator[Judged]:
-    """Judge all points of both studies, and planned ones with no usable run in the later study."""
-    judged = [_judged(change, below) for change in changes]
-    judged += [_not_judged(before, after, one) for one in not_compared]
-    judged.sort(key=lambda one: one.point)
-    yield from judged
-    missing = [one.point for one in judged if one.state == "missing"]
-    for study in (before.loaded.study, after.loaded.study):
-        plan = coverage.planned(study)
-        for gap in coverage.find(study.blocks, plan, after.table):
-            if len(gap.missing) == gap.planned and gap.point not in missing:
-                missing.append(gap.point)
-                yield Judged(gap.point, "missing", "planned, and no usable run of it")
+def changes(
+    before: Analysis, after: Analysis | None, below: float, nothing: str = "not in the later study"
+) -> Iterator[Change]:
+    """Judge each point that either study has or planned: images/s, the later over the earlier.
+
+    The ratio is unpaired, as other days are other blocks: Welch's interval on logs of block means.
+    Without a usable run `after` is None, and `nothing` says why.
+    """
+    studies = [before] if after is None else [before, after]
+    known = {point for a in studies for point in a.table.blocks}
+    for point in sorted(known | {gap.point for a in studies for gap in a.gaps}):
+        was = before.table.blocks.get(point, {})
+        now = after.table.blocks.get(point, {}) if after else {}
+        if not now:
+            reason = nothing if was else "planned, and no usable run of it"
+            yield Change(point=point, state="missing", reason=reason)
+            continue
+        if not was:
+            yield Change(point=point, state="new", reason="not in the earlier study")
+            continue
+        means = (*was.values(), *now.values())
+        work = [comparability.work_of(facts) for mean in means for facts in mean.facts]
+        if other := comparability.differences(work, _DESIGN):
+            reason = f"other work: {'; '.join(other)}"
+            yield Change(point=point, state="not comparable", reason=reason)
+            continue
+        seconds = [[mean.step_seconds for mean in side.values()] for side in (was, now)]
+        rates = [stats.geometric_mean([point.global_batch / s for s in side]) for side in seconds]
+        change = stats.welch_ratio(numerator=seconds[0], denominator=seconds[1])
+        state, reason = _judge(change, below)
+        yield Change(
+            point=point, state=state, reason=reason, before=rates[0], after=rates[1], ratio=change
+        )
 
 
-def all_missing(before: Analysis, reason: str) -> list[Judged]:
-    """Judge every point as missing, where the later study has no usable run at all."""
-    return [Judged(point, "missing", reason) for point in sorted(before.table.blocks)]
-
-
-def _not_judged(before: Analysis, after: Analysis, one: NotCompared) -> Judged:
-    assert one.absent is not None  # of two studies
-    if one.absent not in after.table.blocks:
-        return Judged(one.absent, "missing", one.reason)
-    state: State = "not comparable" if one.absent in before.table.blocks else "new"
-    return Judged(one.absent, state, one.reason)
-
-
-def _judged(change: Change, below: float) -> Judged:
+def _judge(change: Estimate, below: float) -> tuple[State, str]:
     """Judge a point by its interval alone: a value without one may be chance."""
-    text, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
-    if shown is None:
-        reason = f"{text}, no interval from fewer than {MIN_BLOCKS} launches"
-        return Judged(change.point, "not settled", reason, change)
-    if shown[1] < below:
-        return Judged(change.point, "slower", f"{text}, below {below:g}", change)
-    if shown[0] < below:
-        return Judged(change.point, "not settled", f"{text}, on both sides of {below:g}", change)
-    return Judged(change.point, "holds", f"{text}, not below {below:g}", change)
+    text, ends = f"{interval(change, ratio)} of before", change.shown
+    if ends is None:
+        return "not settled", f"{text}, no interval from fewer than {stats.MIN_BLOCKS} launches"
+    if ends[1] < below:
+        return "slower", f"{text}, below {below:g}"
+    if ends[0] < below:
+        return "not settled", f"{text}, on both sides of {below:g}"
+    return "holds", f"{text}, not below {below:g}"

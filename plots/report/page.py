@@ -158,15 +158,13 @@ def html(whole: Page, pictures: Sequence[Picture] = ()) -> str:
     template = _environment(autoescape=True).get_template("page.html.j2")
     script = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
     by_name = {one.name: one for one in pictures}
-    drawn = [_embedded(by_name[name]) for name in whole.figures if name in by_name]
+    drawn = []
+    for one in (by_name[name] for name in whole.figures if name in by_name):
+        figure = Markup('<figure id="figure-{0}" role="img" aria-label="{1}">')
+        embedded = figure.format(one.name, one.alt)
+        for width, svg in (("wide", one.wide), ("narrow", one.narrow)):
+            # each drawing gets identifiers of its own
+            drawing = _IDS.sub(rf"\g<1>{one.name}-{width}-", svg[svg.index("<svg") :])
+            embedded += Markup(f'<div class="{width}">{drawing}</div>')
+        drawn.append(embedded + Markup("</figure>"))
     return template.render(page=whole, drawn=drawn, script=Markup(script))
-
-
-def _embedded(picture: Picture) -> Markup:
-    """Embed a figure as drawn by matplotlib, with identifiers of its own, once for each width."""
-    start = '<figure id="figure-{0}" role="img" aria-label="{1}">'
-    whole = Markup(start).format(picture.name, picture.alt)
-    for width, svg in (("wide", picture.wide), ("narrow", picture.narrow)):
-        drawn = _IDS.sub(rf"\g<1>{picture.name}-{width}-", svg[svg.index("<svg") :])
-        whole += Markup(f'<div class="{width}">{drawn}</div>')
-    return whole + Markup("</figure>")

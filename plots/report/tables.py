@@ -16,13 +16,11 @@ from bench.study.definition import Point
 from bench.study.stats import Estimate
 from bench.study.verdict import Comparison, ratios_by_session
 from bench.study.words import count, rule, sentence, word
-from plots.analyse.conditions import Trend
 from plots.analyse.exchange import SHOWN, Exchange
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.checks import checks
 from plots.report.format import (
-    escape,
     giga,
     interval,
     megabytes,
@@ -33,7 +31,6 @@ from plots.report.format import (
     ratio,
     seconds,
     short,
-    table,
 )
 from plots.report.verdicts import over, section, versus
 
@@ -85,7 +82,11 @@ class Cells(NamedTuple):
 def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
     """Write a table's cells, without columns in which no row says anything."""
     pairs = [(c, c.values(rows)) for c in columns if c.title]
-    content = [(c, v) for c, v in pairs if not all(map(_says_nothing, v))]
+    content = [
+        (c, values)
+        for c, values in pairs
+        if not all(v is None or (isinstance(v, str | tuple) and not v) for v in values)
+    ]
     alike = [
         (c, v[0])
         for c, v in content
@@ -101,16 +102,6 @@ def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
     above = "; ".join(f"{c.title}: {c.text(value)}" for c, value in alike)
     head = [c.title for c, _ in content]
     return Cells(above and f"In every row: {above}.", head, [*zip(*cells, strict=True)])
-
-
-def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
-    """Write a table and the line above it as Markdown."""
-    above, head, cells = shown(columns, rows)
-    return "\n\n".join(filter(None, [escape(above), table(head, cells)]))
-
-
-def _says_nothing(value: Any) -> bool:
-    return value is None or value == "" or (isinstance(value, tuple) and not value)
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -142,19 +133,19 @@ def csv_text(frame: pd.DataFrame) -> str:
     """Write any table as CSV. A text that a spreadsheet would run as a formula gets an apostrophe
     in front; numbers, and texts that are numbers, stay as they are.
     """
+
+    def inert(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        line = value.replace("\r", " ")  # pandas leaves it bare, and readers begin a new row there
+        formula = value.startswith(_OF_FORMULAS) and not _NUMBER.fullmatch(value)
+        return f"'{line}" if formula else line
+
     texts = frame.select_dtypes(include=["object", "string"]).columns
-    cells = {name: [*map(_inert, frame[name])] for name in texts}
+    cells = {name: [*map(inert, frame[name])] for name in texts}
     # as objects: beside a missing one, pandas would make 11 to 11.0
     safe = frame.assign(**{k: pd.Series(v, frame.index, object) for k, v in cells.items()})
     return safe.to_csv(index=False, lineterminator="\n")
-
-
-def _inert(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    line = value.replace("\r", " ")  # pandas leaves it bare, and readers begin a new row there
-    formula = value.startswith(_OF_FORMULAS) and not _NUMBER.fullmatch(value)
-    return f"'{line}" if formula else line
 
 
 def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -165,15 +156,6 @@ def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{key}_{part}", v) for part, v in _flat(value))
         else:
             yield key, "; ".join(map(str, value)) if isinstance(value, tuple | list) else value
-
-
-def _by_session(c: Comparison) -> tuple[str, ...]:
-    each = list(ratios_by_session(c.paired, c.sessions))
-    return tuple(f"{name}: {short(e, ratio)}" for name, e in each) if each[1:] else ()
-
-
-def _last_over_first(t: Trend) -> Estimate | None:
-    return None if t.over_first is None else t.over_first.estimate
 
 
 def _keys(*attributes: str) -> tuple[Column, ...]:
@@ -226,7 +208,18 @@ DETAILS = (
     Column(lambda c: c.half_width if c.estimate.shown else None, "half-width", percent),
     Column("paired.role", "first one over second [95 %]", ratio, key="role"),
     Column("median_ratio", "ratio of median steps", ratio),
-    Column(_by_session, "by session", "; ".join, key="sessions"),
+    Column(
+        lambda c: (
+            tuple(
+                f"{name}: {short(e, ratio)}" for name, e in ratios_by_session(c.paired, c.sessions)
+            )
+            if len({*c.sessions}) > 1
+            else ()
+        ),
+        "by session",
+        "; ".join,
+        key="sessions",
+    ),
     Column("paired.signflip_p", "sign flip p", p_value),
     *_keys("paired.t", "paired.t_p"),
 )
@@ -376,7 +369,12 @@ TRENDS = (
     Column("cell", "cell"),
     Column("runs", "runs"),
     Column("judged_runs", "judged"),
-    Column(_last_over_first, "last window over first [95 %]", ratio, key="last_over_first"),
+    Column(
+        lambda t: t.over_first and t.over_first.estimate,
+        "last window over first [95 %]",
+        ratio,
+        key="last_over_first",
+    ),
     Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
     Column("changes", "still changes", lambda changes: "yes" if changes else "no"),
 )

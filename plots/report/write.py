@@ -31,32 +31,28 @@ _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
 
 def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
-    """Make the report of a study folder in `out`; return and raise as `analysed` and `write` do."""
-    return write(analysed(folder), out, None if scaling is None else analysed(scaling))
+    """Write figures/, report.html, report.md, summary.json and *.csv of a study into `out`.
 
-
-def write(a: Analysis, out: Path, scaling: Analysis | None = None) -> list[str]:
-    """Write figures/, report.html, report.md, summary.json and *.csv into `out`.
-
-    Curves, tables and sentences on scaling are those of `scaling`, if it is given. Returns the
-    answer, for a terminal.
+    Curves, tables and sentences on scaling are those of the study `scaling`, if it is given.
+    Returns the answer, for a terminal. Raises UsageError if no log is usable.
     """
-    drawn, narrow = (_drawn(a, scaling, PRESETS[name]) for name in ("page", "phone"))
+    a, other = analysed(folder), None if scaling is None else analysed(scaling)
+    drawn, narrow = (_drawn(a, other, PRESETS[name]) for name in ("page", "phone"))
     whole = findings(a)
     try:
         _remove_stale(out, drawn)
         figures.save(drawn, out / "figures")
         content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
-        if scaling is not None:
+        if other is not None:
             kinds = ("scaling", "emulated")
-            curves = [one for one in findings(scaling) if one.kind in kinds]
+            curves = [one for one in findings(other) if one.kind in kinds]
             rest = [one for one in whole if one.kind == "next"]
             whole = [one for one in whole if one.kind not in ("scaling", "next")]
             whole += [replace(one, text=f"Scaling curves: {one.text}") for one in curves]
             whole += rest
-            tables_of = [s for s in page(scaling, [], []).sections if s.title.startswith(_CURVES)]
+            tables_of = [s for s in page(other, [], []).sections if s.title.startswith(_CURVES)]
             content = replace(content, findings=whole, sections=[*content.sections, *tables_of])
-            data["scaling_study"] = summary(scaling, [])
+            data["scaling_study"] = summary(other, [])
         numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
         texts = {
             "summary.json": f"{numbers}\n",

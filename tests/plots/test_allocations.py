@@ -80,9 +80,10 @@ def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> No
         here = {**place, "job": {}}
         logs.write(tmp_path / f"by-hand-{cell[:3]}.jsonl", by_hand, 0.1, provenance=here, end=end)
         logs.write(tmp_path / f"{cell[:3]}.jsonl", run, 0.1, provenance=place, end=end)
-    (alone, _) = analysed(tmp_path).digests
+    (alone, two) = analysed(tmp_path).digests
     places = sorted(m.partition(":")[0] for m in alone.mismatches)
     assert places == ["block 3 (job 7)", "no block recorded"]
+    assert (alone.groups, alone.runs, two.groups, two.mismatches) == (2, 4, 0, ())
 
 
 def test_without_a_scheduler_a_pair_is_of_one_session(tmp_path: Path) -> None:

@@ -21,24 +21,14 @@ from bench.study.points import by_point
 from plots.analyse.study import analyse
 from tests.plots import logs
 
-TIMELINES = Path("bench/instrument/timelines").resolve()
 PAIR = ("ddp/mpi", "horovod/mpi")
 # what a field needs beside it, where the usual study would not take it
-TRAINED = {"run": {"dataset": "digits", "epochs": 2}}
 NEEDS: dict[str, dict[str, Any]] = {
-    "data_dir": {"run": {"dataset": "imagefolder"}},
-    "sharding": {"run": {"dataset": "digits"}},
     "device": {"cells": ("single",)},  # no transport carries both CPU and CUDA tensors
-    "epochs": {"run": {"dataset": "digits"}},
-    "target": TRAINED,
-    "trainings": TRAINED,
     "mode": {"cells": ("single", "ps/mpi")},
 }
 VALUES: dict[str, tuple[Any, Any]] = {
     "model": ("resnet18", "resnet50"),
-    "dataset": ("synthetic", "digits"),
-    "emulate": tuple(sorted(map(str, TIMELINES.glob("*.json"))))[:2],  # type: ignore[dict-item]
-    "target": (0.5, 0.9),
     "observe": ("nothing", "breakdown"),
     "precision": ("float32", "bf16"),
     "nesterov": (False, True),
@@ -48,6 +38,11 @@ BUCKETS: list[dict[str, Any]] = [
     {"cells": ("ddp/mpi",), "run": {"settings": "tuned"}},
     {"cells": ("single", *PAIR), "run": {"settings": "matched"}},
 ]
+# their arms are those of shipped studies, whose summaries are kept, or files and trainings
+ELSEWHERE = {
+    *("dataset", "data_dir", "sharding", "emulate"),
+    *("epochs", "target", "trainings", "bucket_mib"),
+}
 
 
 def values(name: str) -> tuple[Any, Any]:
@@ -95,24 +90,13 @@ def keep(folder: Path, study: Study) -> None:
 
 def write(path: Path, run: RunConfig) -> None:
     """Write a log that proves all that is asked of such a run."""
-    proved = (*CHECKS, "gradients_averaged", "trainings_equal", "parameters_differ")
+    proved = dict.fromkeys((*CHECKS, "gradients_averaged", "parameters_differ"), True)
     parts = {p: [0.01] * run.world_size for p in (*PARTS, "begin")}
     observed: dict[str, Any] = {} if run.observe == "nothing" else {"parts": parts}
-    logs.write(path, run, 0.1, end={"checks": dict.fromkeys(proved, True)}, **observed)
-    work: dict[str, Any] = {"steps_per_epoch": 2, "held_out": 10}
-    if run.emulate is not None:
-        work |= {"emulated": True, "timeline_sha256": logs.digest(run.emulate)}
-    epoch = {"steps": 2, "seconds": 0.1, "loss": 1.0, "held_out": 10, "parameters_equal": True}
-    done = 0 if run.epochs is None else 1 if run.target is not None else run.epochs
-    epochs = [
-        {**epoch, "training": training, "index": index, "correct": 10}
-        for training in range(run.trainings if done else 0)
-        for index in range(done)
-    ]
-    logs.add(path, "epoch", epochs, work)
+    logs.write(path, run, 0.1, end={"checks": proved}, **observed)
 
 
-CASES = [(name, NEEDS.get(name, {})) for name in RunConfig.model_fields if name != "bucket_mib"]
+CASES = [(name, NEEDS.get(name, {})) for name in RunConfig.model_fields if name not in ELSEWHERE]
 CASES += [("bucket_mib", needs) for needs in BUCKETS]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plots.__main__ import main
-from plots.analyse.bound import fit
+from plots.analyse.exchange import fit
 from tests.plots import logs
 from tests.plots.test_collectives import log
 

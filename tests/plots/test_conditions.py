@@ -9,7 +9,7 @@ import pytest
 from bench.study import rows
 from bench.study.files import read_study
 from bench.study.stats import MIN_BLOCKS
-from plots.analyse import conditions
+from plots.analyse import study as analysis
 from tests.bench.study.test_stats import noise
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ def test_what_all_runs_share_is_found_though_none_shows_it_alone() -> None:
     runs = pd.DataFrame({"cell": ["b"] * 18 + ["a"] * 18, "judged": True})
     runs["last_over_first"] = ratios
     few = pd.DataFrame({"cell": ["c"] * 2, "judged": False, "last_over_first": 0.5})
-    a, b, c = conditions.trends(pd.concat([runs, few]))
+    a, b, c = analysis.trends(pd.concat([runs, few]))
     assert (a.changes, b.changes, c.changes) == (False, True, False)
     assert b.over_first is not None
     assert b.over_first.ratio == pytest.approx(np.exp(wobble[0].mean() - 0.03))

@@ -9,8 +9,7 @@ from bench.study.files import read_study
 from bench.study.frames import load
 from bench.study.plan import config_of, points
 from plots.__main__ import main
-from plots.analyse.coverage import planned
-from plots.analyse.study import Analysis, analyse
+from plots.analyse.study import Analysis, analyse, planned_points
 from plots.report.checks import checks
 from slurm.fit import fit
 from slurm.load import find_study, read_site
@@ -30,15 +29,6 @@ global_batch = 32
 """
 
 
-def partial(folder: Path) -> Path:
-    """Write six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
-    logs.study(folder)
-    logs.study_toml(folder, more=PLAN)
-    for path in (folder / "runs").glob("5-*-horovod-mpi-2.jsonl"):
-        path.unlink()
-    return folder
-
-
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name: str) -> None:
     """Two that were one would be there twice in each block, and none of their runs would count."""
@@ -46,11 +36,16 @@ def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name:
     study = fit(read_study(path), read_site("perlmutter"), (), path)
     each = points(study).items()
     counted = [curves for p, curves in each if config_of(study, p, curves).is_throughput]
-    assert len(planned(study)) == sum(map(len, counted)) > 0
+    assert len(planned_points(study)) == sum(map(len, counted)) > 0
 
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
-    a = analyse(load(partial(tmp_path)))
+    """Six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
+    logs.study(tmp_path)
+    logs.study_toml(tmp_path, more=PLAN)
+    for path in (tmp_path / "runs").glob("5-*-horovod-mpi-2.jsonl"):
+        path.unlink()
+    a = analyse(load(tmp_path))
     assert [
         (g.curve, g.point.cell, g.point.world_size, g.point.batch_per_rank, g.missing)
         for g in a.gaps

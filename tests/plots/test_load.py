@@ -16,8 +16,8 @@ from bench.config import RunConfig
 from bench.record import append_event
 from bench.study import comparability
 from bench.study.frames import Loaded, load
-from plots.analyse.study import analyse, machine
-from plots.report.findings import findings, terminal
+from plots.analyse.study import machine
+from plots.report.findings import findings
 from plots.report.page import markdown, page
 from plots.report.write import analysed, summary
 from tests.plots import logs
@@ -189,16 +189,6 @@ def test_what_differs_between_runs_that_no_study_planned_names_their_arms(tmp_pa
     }
 
 
-def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
-    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
-    loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
-    assert "margin of 2 %" in loaded.notes[0]
-    logs.study_toml(tmp_path, blocks=8, margin=0.03)
-    loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks, loaded.notes) == (0.03, 8, ())
-
-
 def test_nodes_of_one_kernel_are_one_machine() -> None:
     """As containers are: a log of before schema 15 does not tell, and one that cannot says null."""
     ranks = [{"hostname": f"n{n}", "cpus_on_node": 2, "boot_id": "x"} for n in range(4)]
@@ -208,15 +198,25 @@ def test_nodes_of_one_kernel_are_one_machine() -> None:
     assert machine({"ranks": apart}) == f"{unknown} node, 4 nodes"
     ranks[3]["boot_id"] = "y"
     assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 2 machines"
+    # GPUs are counted over nodes also where they have no name of their own
+    for place, rank in enumerate(apart):
+        rank |= {"hostname": f"n{place // 2}", "gpu": "GH200", "gpu_uuid": f"index {place % 2}"}
+    assert machine({"ranks": apart}) == f"4 x GH200, {unknown} node, 2 nodes"
 
 
-def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
-    logs.write(tmp_path / "a.jsonl", logs.config("single", block=None, curves=()), 0.1)
-    strong = logs.config("ddp/mpi", 2, block=None, curves=(), batch_per_rank=None, global_batch=16)
+def test_runs_by_hand_need_no_block_no_curve_and_no_study(tmp_path: Path) -> None:
+    by_hand: dict[str, Any] = {"block": None, "curves": ()}
+    logs.write(tmp_path / "a.jsonl", logs.config("single", **by_hand), 0.1)
+    strong = logs.config("ddp/mpi", 2, **by_hand, batch_per_rank=None, global_batch=16)
     logs.write(tmp_path / "b.jsonl", strong, 0.1)
-    runs = load(tmp_path).runs
-    assert runs["curves"].tolist() == [("weak",), ("strong",)]
-    assert runs["block"].nunique() == 1
+    loaded = load(tmp_path)
+    assert loaded.runs["curves"].tolist() == [("weak",), ("strong",)]
+    assert loaded.runs["block"].nunique() == 1
+    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
+    assert "margin of 2 %" in loaded.notes[0]
+    logs.study_toml(tmp_path, blocks=8, margin=0.03)
+    loaded = load(tmp_path)
+    assert (loaded.study.margin, loaded.study.blocks, loaded.notes) == (0.03, 8, ())
 
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
@@ -225,10 +225,10 @@ def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
     for name, value in (changes | {"windows": 3}).items():
         fields: dict[str, Any] = {name: value}
         other = comparability.facts(logs.config("ddp/mpi", 2, **fields), logs.host(2), {})
-        assert [d.split(":")[0] for d in comparability.differences([base], [other])] == [name]
+        assert [d.split(":")[0] for d in comparability.differences([base, other])] == [name]
     tuned: dict[str, Any] = {"settings": "tuned", "bucket_mib": 5.0, "position": 4}
     same = comparability.facts(logs.config("ddp/mpi", 2, **tuned), logs.host(2), {})
-    assert comparability.differences([base], [same]) == [
+    assert comparability.differences([base, same]) == [
         "settings: shipped, tuned",
         "tuned.bucket_mib: 5.0, None",
     ]
@@ -245,7 +245,7 @@ def test_matched_settings_must_match_in_bucket_and_exchanged_bytes() -> None:
         horovod = logs.config("horovod/mpi", 2, settings=settings, bucket_mib=bucket_mib)
         sides = zip((ddp, horovod), ends, strict=True)
         a, b = (comparability.facts(run, {}, end) for run, end in sides)
-        assert comparability.differences([a], [b], comparability.OF_A_SIDE) == expected
+        assert comparability.differences([a, b], comparability.OF_A_SIDE) == expected
 
 
 def of_ranks(**changes: object) -> dict[str, object]:
@@ -261,6 +261,10 @@ def of_ranks(**changes: object) -> dict[str, object]:
         ({"malloc": "trim_threshold=1"}, "malloc: trim_threshold=1, unset"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
         ({"user_code": {"my/net.py": "b" * 64}}, "user_code.my/net.py: bbbbbbbbbbbb, unset"),
+        (
+            of_ranks(env={"UCX_NET_DEVICES": "eth1"}),
+            f"env.of single ranks: {json.dumps([{'UCX_NET_DEVICES': 'eth1'}] * 2)}, unset",
+        ),
         (of_ranks(hostname="node2"), "hostnames: node1, node2"),
         (of_ranks(affinity=[0]), "affinity: [[0, 1], [0, 1]], [[0], [0]]"),
         (of_ranks(cpu="Other CPU"), "cpu: Other CPU, Test CPU @ 2 GHz"),
@@ -270,17 +274,7 @@ def test_another_machine_is_named(changes: dict[str, object], field: str) -> Non
     run = logs.config("ddp/mpi", 2)
     hosts = logs.host(2), logs.host(2, **changes)
     one, other = ([comparability.facts(run, host, {})] for host in hosts)
-    assert comparability.differences(one, other) == [field]
-
-
-def test_a_rank_that_stood_elsewhere_is_named() -> None:
-    run = logs.config("ddp/mpi", 2)
-    usual, other = (logs.host(2) for _ in range(2))
-    usual["ranks"][1]["env"], other["ranks"][1]["env"] = {}, {"UCX_NET_DEVICES": "eth1"}
-    one, two = ([comparability.facts(run, host, {})] for host in (usual, other))
-    assert comparability.differences(one, two) == [
-        'env.of single ranks: [{}, {"UCX_NET_DEVICES": "eth1"}], unset'
-    ]
+    assert comparability.differences(one + other) == [field]
 
 
 @pytest.mark.parametrize("kept", ["env", "backend_env"])  # the latter of logs until version 2.0
@@ -290,26 +284,14 @@ def test_runs_of_unequal_environments_are_not_compared(tmp_path: Path, kept: str
     ddp = comparability.facts(reference, logs.host(2), {})
     horovod = comparability.facts(candidate, logs.host(2, **{kept: own}), {})
     differs = ["env.MV2_X: 1, unset"]
-    assert comparability.differences([ddp], [horovod], comparability.OF_A_SIDE) == differs
+    assert comparability.differences([ddp, horovod], comparability.OF_A_SIDE) == differs
     for block, provenance in enumerate(({kept: own}, {kept: own}, {})):
         run = candidate.model_copy(update={"block": block})
         logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=logs.host(2, **provenance))
-    why = "differs from its point's other runs: env.MV2_X: 1, unset"
-    assert reasons(load(tmp_path)) == {"2.jsonl": why}
-
-
-def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=2)
-    one, two = analyse(load(tmp_path)).digests
-    assert (one.world_size, one.groups, one.runs, one.mismatches) == (1, 4, 12, ())
-    assert (two.world_size, two.groups, two.runs, two.mismatches) == (2, 2, 8, ())
-    path = tmp_path / "runs" / "1-weak-ddp-mpi-2.jsonl"
-    wrong = logs.digest("another")
-    right = path.read_text().split('"parameters_sha256": "')[1][:64]
-    logs.edit(path, right, wrong)
-    _, two = analyse(load(tmp_path)).digests
-    assert len(two.mismatches) == 1
-    assert two.mismatches[0].startswith("block 1: ")
+    aside = "runs of its point differ: env.MV2_X: 1, unset"
+    loaded = load(tmp_path)
+    assert reasons(loaded) == {f"{block}.jsonl": aside for block in range(3)}
+    assert loaded.runs.empty, "none of three is the usual one"
 
 
 def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
@@ -325,31 +307,6 @@ def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
         assert f"`{column}`" in (plots.load_runs.__doc__ or "") or "step_seconds_p" in column
 
 
-def test_blocks_of_other_conditions_are_not_averaged(tmp_path: Path) -> None:
-    """Six blocks of a pair and two under other conditions are six blocks; three and three, none."""
-    for block in range(8):
-        for cell in ("ddp/mpi", "horovod/mpi"):
-            other = {"env": {"OMP_NUM_THREADS": "1", "OMPI_MCA_btl": "self,tcp"}}
-            place = logs.host(2, **(other if block >= 6 else {}))
-            run = logs.config(cell, 2, block=block, seed=block)
-            slow = 4.0 if block >= 6 else 1.0
-            logs.write(tmp_path / f"{block}-{cell[:3]}.jsonl", run, 0.1 * slow, provenance=place)
-    a = analyse(load(tmp_path))
-    (compared,) = a.comparisons
-    assert compared.paired.n == 6
-    assert compared.paired.ratio == pytest.approx(1.0)
-    why = "differs from its point's other runs: env.OMPI_MCA_btl: self,tcp, unset"
-    names = ("6-ddp.jsonl", "6-hor.jsonl", "7-ddp.jsonl", "7-hor.jsonl")
-    assert reasons(a.loaded) == dict.fromkeys(names, why)
-    assert "env.OMPI_MCA_btl" in terminal(findings(a), tmp_path)[-2]
-    for block in (0, 1, 2, 3):
-        for path in tmp_path.glob(f"{block}-*.jsonl"):
-            path.unlink()
-    half = load(tmp_path)
-    assert half.runs.empty
-    assert all(r.endswith("(no more than half of them agree)") for r in reasons(half).values())
-
-
 def test_runs_of_jobs_that_state_no_host_join_no_two_that_differ(tmp_path: Path) -> None:
     """A scheduler gives each job nodes and cores of its choice; two machines are still two."""
     for block, name in enumerate(["job1", "job2", "job3", "node1", "node2", "node2"]):
@@ -358,8 +315,11 @@ def test_runs_of_jobs_that_state_no_host_join_no_two_that_differ(tmp_path: Path)
         place = logs.host(2, **of_job, **of_ranks(hostname=name, affinity=cores))
         run = logs.config("ddp/mpi", 2, block=block)
         logs.write(tmp_path / f"{block}.jsonl", run, 0.1, provenance=place)
-    aside = "differs from its point's other runs: hostnames: node1, node2"
-    assert reasons(load(tmp_path)) == {"3.jsonl": aside}
+    aside = "runs of its point differ: hostnames: node1, node2"
+    assert reasons(load(tmp_path)) == {f"{block}.jsonl": aside for block in range(6)}
+    for block in (4, 5):
+        (tmp_path / f"{block}.jsonl").unlink()
+    assert len(load(tmp_path).runs) == 4
 
 
 def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Path) -> None:
@@ -370,14 +330,11 @@ def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Pat
         if (block, prefix) != (1, ""):
             logs.write(tmp_path / f"{prefix}{name}", run, 0.1)
     loaded = load(tmp_path)
-    assert loaded.runs["log"].tolist() == ["0.jsonl"]
-    kept = "block 0 of its point is there 3 times; 0.jsonl has its own name and counts"
-    none = "block 1 of its point is there 2 times, so none counts"
+    assert loaded.runs.empty
+    why = "block {} of its point is there {} times, so none counts"
     assert reasons(loaded) == {
-        "m2-0.jsonl": kept,
-        "m3-0.jsonl": kept,
-        "m2-1.jsonl": none,
-        "m3-1.jsonl": none,
+        **dict.fromkeys(("0.jsonl", "m2-0.jsonl", "m3-0.jsonl"), why.format(0, 3)),
+        **dict.fromkeys(("m2-1.jsonl", "m3-1.jsonl"), why.format(1, 2)),
     }
 
 
@@ -391,9 +348,7 @@ def test_the_code_of_a_users_backend_is_a_fact_of_its_own_runs_alone() -> None:
     own = f"{comparability.OWN_CODE}hvd_ddp_backend_ddp.py"
     assert named == {"user_code.nets.py": "c" * 12, own: "a" * 12}
     grown = facts | {f"{comparability.OWN_CODE}more.py": "d" * 12}
-    assert comparability.differences([facts], [grown]) == [
+    assert comparability.differences([facts, grown]) == [
         "backend_code.more.py: dddddddddddd, unset"
     ]
-    assert comparability.differences([facts], [grown], comparability.OF_A_SIDE) == []
-    wrong, right = comparability.against_most([grown, facts, facts])[:2]
-    assert (right, wrong) == ("", "backend_code.more.py: dddddddddddd, unset")
+    assert comparability.differences([facts, grown], comparability.OF_A_SIDE) == []

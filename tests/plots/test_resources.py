@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.record import read_run
-from bench.study.rows import resources_of
+from bench.study.frames import load
 from plots.__main__ import main
 from tests.plots import logs
 
@@ -49,7 +48,6 @@ def test_memory_and_operations_stand_beside_throughput(tmp_path: Path) -> None:
 
 
 def test_a_peak_that_nobody_states_gives_no_utilisation(tmp_path: Path) -> None:
-    path = logs.write(
-        tmp_path / "a.jsonl", logs.config("ddp/mpi", 2), 0.1, end={"flops_per_image": 1e9}
-    )
-    assert resources_of(read_run(path)) == {"flops_per_image": 1e9}
+    config = logs.config("ddp/mpi", 2)
+    logs.write(tmp_path / "a.jsonl", config, 0.1, end={"flops_per_image": 1e9})
+    assert load(tmp_path).runs["resources"].tolist() == [{"flops_per_image": 1e9}]

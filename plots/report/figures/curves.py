@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from bench.study.points import CURVES, fixed
 from bench.study.stats import Estimate
-from plots.analyse.bound import Bound
+from plots.analyse.exchange import Bound
 from plots.analyse.scaling import Efficiency, Throughput
 from plots.analyse.study import Analysis
 from plots.report.axes import Extent, in_order, is_log, look, preset, reach
