@@ -38,7 +38,7 @@ BUCKETS: list[dict[str, Any]] = [
     {"cells": ("ddp/mpi",), "run": {"settings": "tuned"}},
     {"cells": ("single", *PAIR), "run": {"settings": "matched"}},
 ]
-# their arms are those of shipped studies, whose summaries are kept, or files and trainings
+# these need data on disk, a timeline or a training; bucket_mib has cases of its own
 ELSEWHERE = {
     *("dataset", "data_dir", "sharding", "emulate"),
     *("epochs", "target", "trainings", "bucket_mib"),
