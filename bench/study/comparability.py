@@ -17,7 +17,7 @@ from bench.config import Role, RunConfig, fields_with
 Facts = Mapping[str, str]  # of a run, by name
 PER_BLOCK = fields_with(Role.PER_BLOCK)
 VARIED = fields_with(Role.WORK)  # what may differ inside one study
-EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every variant of these
+EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every arm of these
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
 _SAMPLES = {"batch_per_rank": "samples_per_rank", "global_batch": "samples_per_step"}
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)}

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self, get_args
 
@@ -298,11 +298,9 @@ class Study(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
-        old = [str(key) for key in values if key in ("variants", "settings")]
-        old += [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
-        if old:
+        if old := earlier_form(values):
             raise ValueError(
-                f"{old[0]} is of an earlier form of studies; write each condition as a table "
+                f"{old} is of an earlier form of studies; write each condition as a table "
                 "[arms.NAME] with its fields, `settings` among them, and where not all cells have "
                 "it with cells = [...]"
             )
@@ -314,6 +312,13 @@ class Study(StrictTable):
         if broken := next(chain.from_iterable(rule(self) for rule in rules), None):
             raise ValueError(broken)
         return self
+
+
+def earlier_form(values: Mapping[str, Any]) -> str:
+    """Name what a study's file has of the form before version 2, '' if nothing."""
+    old = [str(key) for key in values if key in ("variants", "settings")]
+    old += [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
+    return next(iter(old), "")
 
 
 def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from bench.config import UsageError, explain, near
-from bench.study.definition import Broken, StrictTable, Study
+from bench.study.definition import Broken, StrictTable, Study, earlier_form
 from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20
@@ -47,6 +47,8 @@ def salvage_study(path: Path, name: str) -> tuple[Study, str]:
         values = tomllib.loads(read_text(path))
     if values and "cells" not in values:
         wrong = ""
+    if earlier_form(values):  # its arms were of one cell, beside runs that had none
+        values.pop("arms", None)
     for key in [key for key in _ALONE if key in values]:
         kind = TypeAdapter[Any](Study.model_fields[key].rebuild_annotation())
         try:
