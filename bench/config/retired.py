@@ -13,16 +13,14 @@ RETIRED: Mapping[str, Any] = {
     "compression": "none",
     "cycle_ms": None,
     "servers": None,
-    "download": True,
     "fusion_mib": None,
     "momentum": 0.9,
-    "rendezvous_dir": None,
-    "rendezvous_timeout_s": 60.0,
     "sysfs": "/sys",
     "trace": None,
     "loader_only": False,
     "sync_batchnorm": False,
 }
+_OF_NO_MEASUREMENT = ("download", "rendezvous_dir", "rendezvous_timeout_s")  # at any value
 _NAMES_VARIANTS = 9  # the first schema that does
 
 
@@ -31,9 +29,11 @@ def without_retired(values: Mapping[str, Any], schema: int) -> dict[str, Any]:
     for name, value in values.items():
         if name in RETIRED and value != RETIRED[name]:
             raise ValueError(f"{name}={value!r} is of version 1.0.0, which reads this log")
-    kept = {name: value for name, value in values.items() if name not in RETIRED}
+    kept = {k: v for k, v in values.items() if k not in RETIRED and k not in _OF_NO_MEASUREMENT}
     if schema < _NAMES_VARIANTS:  # the study tells the arm by its fields
         kept["arm"] = None
     elif variant := kept.pop("variant", None):  # which all cells had, and an arm one of them
+        if not isinstance(variant, str) or not isinstance(kept.get("arm"), str | None):
+            raise ValueError(f"variant={variant!r} is no name")
         kept["arm"] = "-".join(filter(None, (kept.get("arm"), variant)))
     return kept

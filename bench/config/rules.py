@@ -144,6 +144,8 @@ def _exchange(c: Derived) -> Iterator[str]:
         rule = f"bucket_mib=0 is one exchange a parameter, and backend={c.backend} has none of that"
         yield f"{rule}; give it more"
     for (name, value), reason in facts.refused.items():
+        if name not in type(c).model_fields:  # of an earlier version, so nobody can ask for it
+            continue
         if getattr(c, name) == value or (value is ... and _changed(c, [name])):
             yield f"{name}={getattr(c, name)}: {reason}"
 

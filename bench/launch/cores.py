@@ -51,14 +51,16 @@ def _read(names: Collection[str]) -> Ticks | None:
 
     psutil numbers the cores that are online, and this process knows its own by the kernel's number.
     """
-    rows = [line.split() for line in _STAT.read_text().splitlines() if line.split()[0] in names]
-    if len(rows) != len(names):
-        return None
-    # the columns after the first eight, of guests, are part of these
-    user, nice, system, idle, wait, interrupt, soft, steal = (
-        sum(int(row[column]) for row in rows) for column in range(1, 9)
-    )
-    return Ticks(user + nice + system, interrupt + soft, steal, idle + wait)
+    with suppress(OSError, ValueError, IndexError):
+        rows = [line.split() for line in _STAT.read_text().splitlines() if line.split()[0] in names]
+        if len(rows) != len(names):
+            return None
+        # the columns after the first eight, of guests, are part of these
+        user, nice, system, idle, wait, interrupt, soft, steal = (
+            sum(int(row[column]) for row in rows) for column in range(1, 9)
+        )
+        return Ticks(user + nice + system, interrupt + soft, steal, idle + wait)
+    return None
 
 
 def busy_share(before: Ticks | None, after: Ticks | None) -> float | None:
@@ -86,5 +88,7 @@ def mhz(cores: Collection[int]) -> float | None:
 
     with suppress(OSError, IndexError, NotImplementedError):
         clocks = psutil.cpu_freq(percpu=True)
+        if len(clocks) != os.sysconf("SC_NPROCESSORS_CONF"):  # its places are no core's numbers
+            return None
         return float(sum(clocks[core].current for core in cores) / len(cores))
     return None

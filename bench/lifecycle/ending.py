@@ -233,7 +233,10 @@ def alarm(limit_s: float) -> None:
 
 def describe(error: BaseException) -> str:
     """Describe any error in one line."""
-    lines = str(error).strip().splitlines() or [""]
+    try:
+        lines = str(error).strip().splitlines() or [""]
+    except Exception:  # of the user's own class
+        lines = ["an error without words"]
     line = lines[0]
     if isinstance(error, SystemExit):
         line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
@@ -247,7 +250,10 @@ def describe(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    places = traceback.extract_tb(error.__traceback__)
+    if not places:
+        return "unknown place"
+    place = places[-1]
     inside = Path(place.filename).is_relative_to(Path.cwd())
     file = os.path.relpath(place.filename) if inside else place.filename
     return f"{file}:{place.lineno} {place.name}"

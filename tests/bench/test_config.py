@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.backends.catalogue import CATALOGUE
 from bench.config import RunConfig, UsageError, make_config, parse_argv
 
 TUNED = {"settings": "tuned", "bucket_mib": 0.1}
@@ -179,3 +181,12 @@ def test_the_learning_rate_never_rises_above_its_bound() -> None:
     assert [bound.learning_rate(step) for step in range(5)] == [0.125, 0.25, 0.375, 0.5, 0.5]
     assert RunConfig(**scaled, max_lr=2.0).peak_learning_rate == 1.0
     assert RunConfig(**scaled).peak_learning_rate == 1.0
+
+
+def test_a_backend_may_refuse_an_option_that_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {("compile", True): "cannot", ("accumulate", ...): "takes one batch a step"}
+    monkeypatch.setitem(CATALOGUE, "ddp", replace(CATALOGUE["ddp"], refused=refused))
+    ddp = {"backend": "ddp", "batch_per_rank": 4}
+    assert make_config(ddp).backend == "ddp"
+    with pytest.raises(UsageError, match="accumulate=2: takes one batch a step"):
+        make_config({**ddp, "accumulate": 2})

@@ -421,3 +421,11 @@ def test_what_is_in_the_way_of_a_log_is_said(tmp_path: Path) -> None:
         assert f"log_path={str(path)!r} " in str(error.value)
         assert words in str(error.value)
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_fields_that_left_say_nothing_of_a_measurement_or_damage_the_log() -> None:
+    """A log written on a cluster names where its ranks met; a variant is a name."""
+    where = {"rendezvous_dir": "/shared", "rendezvous_timeout_s": 120.0, "download": False}
+    for fields, state in (where, "ok"), ({"variant": 3}, "failed"), ({"variant": ["a"]}, "failed"):
+        changed = in_event(OLD[-1], "start", config=lambda config, f=fields: {**config, **f})
+        assert parse_run(Path("x"), changed).state == state

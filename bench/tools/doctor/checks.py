@@ -64,6 +64,8 @@ def kind(version: str) -> str:
 
 def mpi_started(source: str, mpi: str, env: Mapping[str, str]) -> Finding:
     """Check that this launcher starts this MPI: if not, each rank is a world of its own."""
+    if source in ("torchrun", "horovodrun"):
+        return Finding("MPI", "ok", f"{source} starts none: Gloo and NCCL alone")
     if source == "srun" and mpi.startswith("Open MPI") and "PMIX_NAMESPACE" not in env:
         cure = "use srun --mpi=pmix, or --transport gloo"
         return Finding("MPI", "failure", f"srun was told no PMIx, and {mpi} needs it", cure)
