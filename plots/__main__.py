@@ -173,7 +173,7 @@ class CompareStudies(Command):
     )
     cells: tuple[str, str] | None = option(
         None,
-        "two sides of one study, each CELL[,FIELD=VALUE...]: the second over the first",
+        "two sides of one study, each CELL or CELL,ARM: the second over the first",
         shown=Shown(nargs=2, metavar="CELL"),
     )
     fail_below: float | None = option(

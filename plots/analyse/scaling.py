@@ -107,11 +107,6 @@ def resources_of_point(
     }
 
 
-def size(curve: str, point: Point) -> int:
-    """Return what grows along a curve: images per rank (batch), or ranks."""
-    return point.batch_per_rank if curve == "batch" else point.world_size
-
-
 def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]:
     """Compare every distributed point with the common and its own one-rank baseline."""
     for curve, point, plain in distributed(table):

@@ -92,7 +92,7 @@ def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> S
         "markersize": size,
         "markerfacecolor": colour if facts is None or facts.filled_marker else "none",
         "markeredgewidth": 1.0,  # of caps as well
-        "linestyle": _LINES.get(transport, "-"),
+        "linestyle": _LINES.get(transport.partition(" ")[0], "-"),
         "linewidth": appearance.line_width,
         "elinewidth": 0.9,
         "capsize": 0.5 * size,  # wider than a marker that lies inside

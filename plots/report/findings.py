@@ -103,6 +103,7 @@ def _share(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> st
 def _curve(a: Analysis, c: Comparison) -> str:
     """Describe the ratios along a comparison's first curve, of a study that plans no verdict."""
     curve, way = c.curves[0], f" over {TRANSPORTS.get(c.transport, c.transport)}"
+    way += f" in arm {c.arm}" if c.arm and not c.arms_differ else ""
     line = c.transport, c.arm, fixed(c.points[0], curve)
     batch = curve == "batch"
     values = [

@@ -123,7 +123,7 @@ def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
     for key in keys:
         differing = [str(part) for part, other in zip(key, varies, strict=True) if other]
-        words = [re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in differing]
+        words = [re.sub(r"[^a-z0-9._]+", "-", part.lower()).strip("-") for part in differing]
         slug = "-".join([name, *words])
         if len(slug) > _LONGEST_NAME:
             digest = hashlib.sha256(repr(differing).encode(errors="replace")).hexdigest()

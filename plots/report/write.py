@@ -44,14 +44,19 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
         figures.save(drawn, out / "figures")
         content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
         if other is not None:
-            kinds = ("scaling", "emulated")
+            kinds = ("machine", "scaling", "emulated")
             curves = [one for one in findings(other) if one.kind in kinds]
             rest = [one for one in whole if one.kind == "next"]
             whole = [one for one in whole if one.kind not in ("scaling", "next")]
             whole += [replace(one, text=f"Scaling curves: {one.text}") for one in curves]
             whole += rest
-            tables_of = [s for s in page(other, [], []).sections if s.title.startswith(_CURVES)]
-            content = replace(content, findings=whole, sections=[*content.sections, *tables_of])
+            sections = [s for s in content.sections if not s.title.startswith("Scaling")]
+            sections += [
+                replace(s, title=f"Scaling curves: {s.title}")
+                for s in page(other, [], []).sections
+                if s.title.startswith(_CURVES)
+            ]
+            content = replace(content, findings=whole, sections=sections)
             data["scaling_study"] = summary(other, [])
         numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
         texts = {
@@ -81,8 +86,12 @@ def _drawn(a: Analysis, scaling: Analysis | None, preset: Preset) -> dict[str, A
     if scaling is None:
         return drawn
     others = {name: drawn[name] for name in drawn if not name.startswith("scaling")}
-    curves = figures.draw(scaling, preset)
-    return others | {name: curves[name] for name in curves if name.startswith("scaling")}
+    every = figures.draw(scaling, preset)
+    curves = {name: every[name] for name in every if name.startswith("scaling")}
+    if not curves:
+        name = scaling.loaded.study.name
+        raise UsageError(f"the study {name} has no scaling curve; name another with --scaling")
+    return others | curves
 
 
 def analysed(folder: Path) -> Analysis:

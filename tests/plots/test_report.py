@@ -153,3 +153,10 @@ def test_another_study_shows_the_scaling_beside_a_verdict(tmp_path: Path) -> Non
     text = (tmp_path / "report.md").read_text()
     assert "Scaling curves: Emulated: Weak scaling, 8 ranks" in text
     assert "8 ranks" not in text.partition("Scaling curves")[0]
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert [one for one in titles if "Scaling" in one] == [
+        "## Scaling curves: Throughput (emulated)",
+        "## Scaling curves: Scaling (emulated)",
+    ]
+    assert "Scaling curves: Intel" in text, "the machine and the work that the curves are of"
+    assert main(["report", local, "--scaling", str(ROOT / "results/aa"), "--out", "x"]) == 2

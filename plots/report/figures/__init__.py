@@ -65,8 +65,9 @@ def _scaling(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     pages: dict[tuple[str, str], list[Throughput]] = {}
     for key in dict.fromkeys(page(r) for r in a.throughput if r.point.cell != "single"):
         of_arm = [r for r in a.throughput if r.point.cell != "single" and page(r) == key]
-        alone = key[0], a.table.plain_arm(of_arm[0].point)
-        rows = [r for r in a.throughput if r.point.cell == "single" and page(r) == alone]
+        plain = {a.table.plain_arm(r.point) for r in of_arm}
+        single = (r for r in a.throughput if r.point.cell == "single" and r.point.arm in plain)
+        rows = [r for r in single if page(r)[0] == key[0]]
         if len({curves.size(r) for r in (*rows, *of_arm)}) > 1:
             pages[key] = [*rows, *of_arm]
     order = sorted(
@@ -87,14 +88,13 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
         return page_arm(a, p), p.global_batch, p.world_size
 
     points = [t.point for t in a.trained if t.point.world_size > 1]
-    pages = {key(p): p for p in points or [t.point for t in a.trained]}
+    pages = {key(p) for p in points or [t.point for t in a.trained]}
     for page, name in file_names("accuracy", sorted(pages)):
-        wanted = {"single": (a.table.plain_arm(pages[page]), page[1], 1)}
-        rows = [t for t in a.trained if key(t.point) == wanted.get(t.point.cell, page)]
-        yield (
-            name,
-            partial(trainings.accuracy, a, sorted(rows, key=lambda t: t.point.cell != "single")),
-        )
+        rows = [t for t in a.trained if key(t.point) == page and t.point.cell != "single"]
+        plain = {a.table.plain_arm(t.point) for t in rows} or {page[0]}
+        single = (t for t in a.trained if t.point.cell == "single" and t.point.arm in plain)
+        rows = [*(t for t in single if t.point.global_batch == page[1]), *rows]
+        yield name, partial(trainings.accuracy, a, rows)
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:

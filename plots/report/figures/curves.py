@@ -54,7 +54,7 @@ def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency
     log_y = not batch and is_log([size(r) for r in rows])
     alone = {
         (r.curve, fixed(r.point, r.curve)): r.images_per_s.value
-        for r in rows
+        for r in sorted(rows, key=lambda r: line_label(a, r.point) == "single")
         if r.point.cell == "single" and not batch
     }
     ideal = [one * max(map(size, rows)) for one in alone.values()]

@@ -85,7 +85,7 @@ def overlap(a: Analysis, rows: Sequence[Overlap]) -> Figure:
             (row.blocking_seconds, hollow, 0.1),
         ):
             mark(ax, [i + shift], [e], frame, marker, ms, axis="x")
-    names = [(r.point.cell, f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows]
+    names = [(_name(r), f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows]
     _finish(ax, names, frame, "time of a step (ms)")
     title = f"What overlap gains on {ranks(rows[0].point.world_size)}"
     notes = ["Filled: overlapped; open: one exchange of all gradients after the last of them."]

@@ -52,7 +52,7 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     for done in axes[2:]:
         done.set_ylim(-3, 103)
     legend(figure)
-    first, world = rows[0].point, max(row.point.world_size for row in rows)
+    first, world = rows[-1].point, max(row.point.world_size for row in rows)
     names = " and ".join(map(rule, targets))
     title = f"Training to {names} right" if names else "Accuracy of trainings"
     words = [f"{first.global_batch} images per step", page_arm(a, first)]
