@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -82,7 +83,10 @@ def _machine(argv: Sequence[str], config: RunConfig, launch: Launch) -> Iterator
         say(f"... trying {backend}/{transport}")
         size = 1 if transport == "nccl" and facts["gpus"] == 1 else _ALONE_RANKS
         words = ["--backend", backend, "--transport", transport]
-        yield _try([*argv, *words, "--world-size", str(max(config.world_size, size))])
+        words += ["--world-size", str(max(config.world_size, size))]
+        # a log under the name that was given would refuse the next cell, and the run itself
+        with tempfile.TemporaryDirectory() as folder:
+            yield _try([*argv, *words, "--log-path", f"{folder}/trial.jsonl"])
 
 
 def _try(argv: Sequence[str]) -> Finding:
