@@ -31,14 +31,14 @@ JOBS = ("n001-b00", "n002-b00", "report")
 
 
 class Cluster:
-    """The small study on the test cluster: one block at one node (seven runs) and one at two
+    """The small study on the test cluster: one launch at one node (seven runs) and one at two
     (four).
     """
 
     def __init__(self, folder: Path) -> None:
         self.top, self.results = folder, folder / "results"
         cells = 'cells = ["single", "ddp", "horovod"]'
-        changes = {"world_sizes": "nodes = [1, 2]", "cells": cells, "blocks": "blocks = 1"}
+        changes = {"world_sizes": "nodes = [1, 2]", "cells": cells, "launches": "launches = 1"}
         study = str(write(folder, **changes))
         self.options = StudyOptions(study=study, site="testcluster", results=self.results)
         self.folder = self.results / "small"
@@ -123,7 +123,7 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     ]
     assert cluster.states() == dict.fromkeys(JOBS, "pending")
     first, second, last = cluster.records()
-    own = {"job": "n001-b00", "slurm_id": "101", "script": "job-n001-b00-001.sh", "blocks": 1}
+    own = {"job": "n001-b00", "slurm_id": "101", "script": "job-n001-b00-001.sh", "launches": 1}
     assert first.items() >= own.items()
     assert second["slurm_id"] == "102"
     own = {"job": "report", "slurm_id": "103", "script": "job-report-001.sh"}

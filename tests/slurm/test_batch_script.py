@@ -28,7 +28,7 @@ from tests.slurm.test_job_script import Process, finish, last_event, start_proce
 
 
 class BatchJob:
-    """Block 0 at the most nodes of the test cluster; by default at two: four runs of four ranks.
+    """Launch 0 at the most nodes of the test cluster; by default at two: four runs of four ranks.
     `changes` are the site's.
     """
 

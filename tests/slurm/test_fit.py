@@ -31,9 +31,9 @@ def fitted(study: str, site: str, nodes: Sequence[int] = ()) -> tuple[Study, Sit
     return fit(read_study(source), where, nodes, source), where
 
 
-def jobs_of(study: str, site: str, nodes: Sequence[int] = (), blocks: int = 1) -> list[Job]:
+def jobs_of(study: str, site: str, nodes: Sequence[int] = (), launches: int = 1) -> list[Job]:
     made, where = fitted(study, site, nodes)
-    return jobs([run for block in plan(made, blocks, Path("runs")) for run in block], where)
+    return jobs([run for launch in plan(made, launches, Path("runs")) for run in launch], where)
 
 
 def test_full_nodes_and_one_rank_become_world_sizes() -> None:
@@ -68,8 +68,8 @@ def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path) -> None:
     assert text_of(study, study, "as written") == "as written"
 
 
-def test_a_job_is_one_block_at_one_node_count() -> None:
-    made = jobs_of("weak", "generic", (1, 2), blocks=2)
+def test_a_job_is_one_launch_at_one_node_count() -> None:
+    made = jobs_of("weak", "generic", (1, 2), launches=2)
     assert [job.id for job in made] == ["n001-b00", "n002-b00", "n001-b01", "n002-b01"]
     assert {run.config.world_size for run in made[0].runs} == {1, 4}
     assert {run.config.world_size for run in made[1].runs} == {8}
