@@ -114,7 +114,7 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
-    """Group runs into jobs, whole launches first: a study that is stopped early has complete ones."""
+    """Group runs into jobs, whole launches first: a study stopped early has complete ones."""
     grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
         grouped.setdefault(_place(run, site), []).append(run)

@@ -27,6 +27,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
  16  parity has not_proven: tensors that could not be compared; then the check is null, not true
  17  config has no variant: arm names the condition, of all cells or of one
+ 18  config has launch in place of block
 
 Events in order are start, steps, breakdown, window, epoch, error, end and exit, every number as
 measured: events.py says what each holds. A process that was killed leaves no end.
@@ -59,7 +60,7 @@ from bench.record.writer import RunLog, append_event, changed, lines_of
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 17
+SCHEMA = 18
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

@@ -282,6 +282,7 @@ class Study(StrictTable):
         """Of all that is fixed before the first run; a default that is written counts as none."""
         left_out = {*MAY_CHANGE, "launches", "max_launches"}
         fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+        # under the keys that they had first, so that digests of older studies hold
         fixed |= {"blocks": self.launches, "max_blocks": self.max_launches}
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
@@ -298,6 +299,10 @@ class Study(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for old in ("blocks", "max_blocks"):
+            if old in values:
+                present = old.replace("blocks", "launches")
+                raise ValueError(f"{old} is of an earlier form of studies; write {present}")
         if old := earlier_form(values):
             raise ValueError(
                 f"{old} is of an earlier form of studies; write each condition as a table "
@@ -437,9 +442,11 @@ def _sizes(s: Study) -> Iterator[str]:
 
 def _looks(s: Study) -> Iterator[str]:
     if s.max_launches < s.launches:
-        yield f"max_launches={s.max_launches} is less than launches={s.launches}; raise it to {s.launches}"
+        rule = f"is less than launches={s.launches}; raise it to {s.launches}"
+        yield f"max_launches={s.max_launches} {rule}"
     elif s.max_launches % 2 and s.max_launches > 1:
-        yield f"max_launches={s.max_launches} must be even, as launches are added by two; raise it by one"
+        rule = "must be even, as launches are added by two; raise it by one"
+        yield f"max_launches={s.max_launches} {rule}"
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # everything else: text

@@ -2,7 +2,7 @@
 
 study.toml           the study as it was first run; its `launches` is the planned number
 jobs.jsonl           one line per job: script, time, launches; locked by the job that runs or starts
-job-001.sh, ...      the job scripts as executed; job-n004-b00-001.sh: of launch 0 at 4 nodes
+job-001.sh, ...      the job scripts as executed; job-n004-launch00-001.sh: of launch 0 at 4 nodes
 job-report-001.sh    the job that writes the report when those have ended
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of one done again
 jobs/                under Slurm: what jobs say of themselves

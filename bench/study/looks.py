@@ -17,13 +17,13 @@ _SEED = 20250613
 
 
 def schedule(launches: int, max_launches: int) -> tuple[int, ...]:
-    """List the launches to read a verdict at: from `launches`, at least MIN_LAUNCHES, to `max_launches`."""
+    """List where a verdict is read: from `launches`, at least MIN_LAUNCHES, to `max_launches`."""
     return tuple(range(max(launches, MIN_LAUNCHES), max_launches + 1, STEP))
 
 
 @cache
 def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
-    """Estimate the p below which a t test at any of `looks` (launches, rising) may call a difference.
+    """Estimate the p below which a t test at any of `looks` (launches, rising) finds a difference.
 
     The same at each look (Pocock 1977), for Student's t rather than a known deviation: of studies
     without a difference, `overall` then call one at some look. An interval of 1 - level holds the

@@ -108,9 +108,9 @@ def check_primary(study: Study) -> None:
 
 
 def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
-    """Plan the ordered runs of launches 0 to launches-1. Raises UsageError where one would be refused.
+    """Plan the ordered runs of as many launches. Raises UsageError where a run would be refused.
 
-    Each launch depends on the study's seed and its own index alone, so more launches leave the earlier
+    A launch depends on the study's seed and its own index alone, so more launches leave the earlier
     ones as they were.
     """
     check_size(study, launches)

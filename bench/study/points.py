@@ -1,6 +1,6 @@
 """Points: what was run, averaged inside each launch, and the launches that two of them share.
 
-Levels: steps < runs < launches. Runs of one point in one launch are averaged on time, never on rates
+Levels: steps < runs < launches. Runs of a point in one launch are averaged on time, never on rates
 (Hoefler & Belli 2015, rule 3).
 """
 
@@ -107,7 +107,7 @@ class Table:
     ) -> stats.Paired:
         """Divide images/s of b by those of a: seconds of a over those of b, in launches both have.
 
-        `swapped`: who is first changes from launch to launch by design, so its effect is fitted too.
+        `swapped`: who is first changes by design between launches, so its effect is fitted too.
         """
         seconds = self.seconds(a, launches), self.seconds(b, launches)
         places = [(self.launches[a][x].position, self.launches[b][x].position) for x in launches]
@@ -135,7 +135,7 @@ class Table:
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
     ) -> list[Launch]:
-        """Choose the launches in which two points did equal work; add to `missing` why not in others.
+        """Choose the launches in which two points did equal work; add the others to `missing`.
 
         Another allocation is another launch: other nodes, or the same ones in other conditions.
         """

@@ -1,4 +1,4 @@
-"""Power, and what precision costs in launches: pure functions of numbers, each naming its source."""
+"""Power, and the launches that precision costs: pure functions of numbers, each with its source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POWER = 0.8  # share of studies that find what is there, where a number of launc
 
 
 def half_width(sd_log: float, n: int) -> float | None:
-    """Compute the t interval's relative half-width from n launches' sd of log ratios; None of one."""
+    """Compute the t interval's relative half-width from the sd of n log ratios; None of one."""
     return math.expm1(half_of_t(sd_log, n)) if n > 1 else None
 
 
@@ -88,7 +88,7 @@ def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | 
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Find the smallest n, `start` to MAX_LAUNCHES, at which a condition begins to hold for good."""
+    """Find the smallest n, `start` to MAX_LAUNCHES, from which on a condition holds."""
     counts = range(start, MAX_LAUNCHES + 1)
     at = bisect_left(counts, True, key=enough)
     return counts[at] if at < len(counts) else None

@@ -28,7 +28,7 @@ Verdict = Literal["faster", "equal", "not settled"]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval over launches, all in the value's own unit, none a logarithm."""
+    """A value with its 95 % interval over launches, in the value's own unit, no logarithm."""
 
     value: float  # mean, geometric mean, ratio of such, or median
     low: float | None  # ends of the interval; None where n = 1 gives none
@@ -126,7 +126,7 @@ def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Take a geometric mean, t on logs: with few launches it covers 94-96 %, a bootstrap 82-88 %."""
+    """Take a geometric mean, t on logs: of few launches it covers 94-96 %, a bootstrap 82-88 %."""
     logs = [math.log(v) for v in values]
     low, high = _exp(t_interval(logs)) or (None, None)
     mean = math.exp(float(np.mean(logs)))
@@ -211,7 +211,7 @@ def signflip_p(differences: Sequence[float]) -> float | None:
 
 
 def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    """Estimate a ratio without shared launches, by Welch on logs (1947); `n`: the smaller group's."""
+    """Estimate a ratio without shared launches, by Welch on logs (1947); `n`: the smaller one."""
     logs = [np.log(np.asarray(x, float)) for x in (denominator, numerator)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)

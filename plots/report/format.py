@@ -41,7 +41,7 @@ def escape(value: object, limit: int = 1000) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """Write '64.7 % [62.3, 67.2]'; below six launches, too few for an interval, their own values."""
+    """Write '64.7 % [62.3, 67.2]'; below six launches, too few for an interval, each value."""
     if e.shown is not None:
         # no end of a ratio is written as 1 unless it is 1
         low, high = ends(*e.shown, 3, 1.0) if form is ratio else map(form, e.shown)

@@ -47,7 +47,7 @@ def changes(
 ) -> Iterator[Change]:
     """Judge each point that either study has or planned: images/s, the later over the earlier.
 
-    The ratio is unpaired, as other days are other launches: Welch's interval on logs of launch means.
+    The ratio is unpaired, as other days are other launches: Welch's interval on logs.
     Without a usable run `after` is None, and `nothing` says why.
     """
     studies = [before] if after is None else [before, after]

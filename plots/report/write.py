@@ -113,7 +113,7 @@ def _trainings(a: Analysis) -> dict[str, str]:
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
-    """Gather all that a report prints, unrounded; an estimate is value, low95, high95, n (launches).
+    """Gather all that a report prints, unrounded; an estimate: value, low95, high95, n (launches).
 
     Every row of numbers says whether it is emulated; what is not of one arm, whether any of it.
     """

@@ -98,7 +98,7 @@ def test_jobs_go_on_until_the_last_look_and_the_report_is_made(tmp_path: Path) -
     assert "; ends: all 8 launches are done\n" in said
     assert "tiny: 16 runs: 16 ok" in said
     assert "6 launches; " in tiny.printed()
-    assert "n001-b07  submitted as job " in tiny.printed()
+    assert "n001-launch07  submitted as job " in tiny.printed()
     assert "ddp/gloo" in (tmp_path / "results" / "tiny" / "report.md").read_text()
 
 

@@ -163,8 +163,8 @@ def study(
     against `single`.
 
     True seconds of a step: 0.1 s per 16 images on a rank, times the slowdown, times 1.5 at two
-    ranks (a shared machine); times a factor of the launch that all cells share, and noise of `sd` of
-    the run's own.
+    ranks (a shared machine); times a factor of the launch that all cells share, and the run's own
+    noise of `sd`.
     """
     noise = np.random.default_rng(seed)
     cells = {"single": 1.0, "ddp/mpi": 1.05, "horovod/mpi": 1.155} if cells is None else cells
@@ -190,7 +190,7 @@ def study(
 def study_toml(folder: Path, launches: int = 6, margin: float = 0.02, more: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(
-        f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {launches}\n'
+        f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nlaunches = {launches}\n'
         f"seed = 1\n{more}"
     )
 
@@ -206,7 +206,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"n{len(self.nodes):03d}-b{self.launch:02d}"
+        return f"n{len(self.nodes):03d}-launch{self.launch:02d}"
 
     def place(self, world_size: int) -> dict[str, Any]:
         """Make provenance of a run: ranks go round the nodes, which are named by their domain."""

@@ -1,4 +1,4 @@
-"""Gaps: the report says which planned points and launches are not there, and which pairs of them."""
+"""Gaps: the report says which planned points, launches and pairs are not there."""
 
 import json
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_an_arm_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     ("said", "wrong"),
     [
         ("launches = 100000000", "key 'question' is missing"),
-        ('question = "?"\nmargin = 0.05\nbloks = 3', "did you mean 'launches'?"),
+        ('question = "?"\nmargin = 0.05\nlanches = 3', "did you mean 'launches'?"),
     ],
 )
 def test_a_report_says_where_the_study_is_no_valid_one(

@@ -48,7 +48,7 @@ def report(site: Site) -> str:
 
 
 def run_lines(script: str) -> str:
-    return "".join(f"{line}\n" for line in script.splitlines() if line.startswith("run b"))
+    return "".join(f"{line}\n" for line in script.splitlines() if line.startswith("run "))
 
 
 def complaint(scripts: Iterable[str]) -> str:

@@ -66,7 +66,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Waves:
 
 
 def names(*launches: int) -> list[str]:
-    return [*(f"small-n001-b{launch:02d}" for launch in launches), "small-report"]
+    return [*(f"small-n001-launch{launch:02d}" for launch in launches), "small-report"]
 
 
 def test_the_last_job_submits_the_next_wave_and_waiting_follows(
@@ -89,7 +89,7 @@ def test_the_last_job_submits_the_next_wave_and_waiting_follows(
     assert cluster.queued() == names(6, 7)
     jobs = [record["slurm_id"] for record in cluster.records() if record["launches"] == 8]
     # a second submission, by hand, finds the wave in the queue
-    assert f"n001-b06  pending as job {jobs[0]}" in call("submit", *cluster.words)[1]
+    assert f"n001-launch06  pending as job {jobs[0]}" in call("submit", *cluster.words)[1]
     assert cluster.queued() == names(6, 7)
     cluster.measure(noisy=True)
     assert "; ends: all 8 launches are done\n" in cluster.report()[0]

@@ -1,5 +1,5 @@
-"""python -m slurm as a user meets it: run, resume, add launches, interrupt, and every mistake in one
-line with exit code 2.
+"""python -m slurm as a user meets it: run, resume, add launches, interrupt, and every mistake in
+one line with exit code 2.
 """
 
 import json
@@ -125,7 +125,7 @@ def test_what_failed_is_done_again_and_its_log_kept(
     assert "boom" in cli.log(0, 1).with_suffix(".attempt-1.jsonl").read_text()
     assert "No module" in cli.log(0, 2).with_suffix(".attempt-1.out").read_text()
     scripts = [(cli.folder / f"job-00{n}.sh").read_text() for n in (1, 2, 3)]
-    again = [script.count("\nrun b") for script in scripts]
+    again = [script.count("\nrun launch") for script in scripts]
     assert again == [4, 4, 3]  # a launch is done again whole
 
 
@@ -206,7 +206,7 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     ("words", "message"),
     [
         ("", "no command is named; choose one of render, run, submit, cancel, status, site; see "),
-        ("status local --blok 1", "unknown option '--blok'; did you mean '--launches'?"),
+        ("status local --launchs 1", "unknown option '--blok'; did you mean '--launches'?"),
         ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); did you m"),
         ("render gone.toml", "gone.toml: No such file or directory"),
         ("render local --results=", "--results is empty; name a folder, or leave it out"),

@@ -81,7 +81,7 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     folder = StudyFolder(tmp_path, "small")
     with folder.lock() as lock:
-        job = {"slurm_id": slurm_id, "job": "n001-b00"} if slurm_id else {}
+        job = {"slurm_id": slurm_id, "job": "n001-launch00"} if slurm_id else {}
         folder.record_job(lock, Path("job-001.sh"), launches=2, site="first", **job)
     small(tmp_path, cells='cells = ["single", "ddp/gloo"]')
     verb, how = ("run", "submitted to Slurm") if slurm_id else ("submit", "started here, without ")

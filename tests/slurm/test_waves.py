@@ -139,7 +139,7 @@ def run(tmp_path: Path, call: Calls, monkeypatch: pytest.MonkeyPatch) -> Loop:
 
 def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> None:
     """An hour's budget lasts: a launch is expected to take one, and takes less."""
-    expects = run.study.read_text().replace("launches = 6", "expected_run_s = 1800\nblocks = 6")
+    expects = run.study.read_text().replace("launches = 6", "expected_run_s = 1800\nlaunches = 6")
     run.study.write_text(expects)
     code, out = run("--budget", "1h")
     assert code == 0

@@ -86,7 +86,7 @@ def mark(
     form: Callable[[float], str],
     axis: str = "y",
 ) -> None:
-    """Draw values along `axis` with intervals, or dots for few launches; arrows where the frame cuts.
+    """Draw values along `axis` with intervals, dots for few launches, arrows where the frame cuts.
 
     A pointer on one shows it by `form`, as tables do.
     """

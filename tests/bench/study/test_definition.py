@@ -14,7 +14,7 @@ from tests.slurm.studies import SMALL, small, write
 
 # key, the line that replaces it, words of the message after the file's name
 BAD = [
-    ("launches", "bloks = 2", "unknown key 'bloks'; did you mean 'launches'?"),
+    ("launches", "lanches = 2", "unknown key 'lanches'; did you mean 'launches'?"),
     ("launches", "launches = 0", "launches=0: should be greater than or equal to 1"),
     ("launches", "launches = true", "launches=True: should be a valid integer"),
     ("launches", 'launches = "8"', "launches='8': should be a valid integer"),

@@ -63,13 +63,13 @@ def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
     assert {order[0] for order in orders} == {order[-1] for order in orders} == names
     # pinned: another machine or Python must plan the same runs, or `run` could not resume there
     assert [run.id for run in plan(study, 1, RUNS)[0]] == [
-        "b00-00-horovod-gloo-w1-b8",
-        "b00-01-ddp-mpi-w2-b8",
-        "b00-02-single-w1-b8",
-        "b00-03-ddp-mpi-w2-b4",
-        "b00-04-ddp-mpi-w1-b8",
-        "b00-05-horovod-gloo-w2-b8",
-        "b00-06-horovod-gloo-w2-b4",
+        "launch00-00-horovod-gloo-w1-b8",
+        "launch00-01-ddp-mpi-w2-b8",
+        "launch00-02-single-w1-b8",
+        "launch00-03-ddp-mpi-w2-b4",
+        "launch00-04-ddp-mpi-w1-b8",
+        "launch00-05-horovod-gloo-w2-b8",
+        "launch00-06-horovod-gloo-w2-b4",
     ]
 
 
