@@ -16,7 +16,7 @@ from slurm import directives
 from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes
 from slurm.site import Site
-from slurm.together import Group, together
+from slurm.together import TurnGroup, together
 
 if TYPE_CHECKING:
     import jinja2
@@ -137,7 +137,7 @@ def _end_of(text: str) -> str:
     return word
 
 
-def _launches(groups: Iterable[Group], lines: Mapping[str, str]) -> list[dict[str, Any]]:
+def _launches(groups: Iterable[TurnGroup], lines: Mapping[str, str]) -> list[dict[str, Any]]:
     """Gather groups by launch, each run as its line."""
     launches: dict[int | None, dict[str, Any]] = {}
     for runs, apart in groups:

@@ -10,7 +10,7 @@ from bench.study.plan import PlannedRun, turn_groups
 from slurm.site import Site
 
 
-class Group(NamedTuple):
+class TurnGroup(NamedTuple):
     """Runs that belong together; `apart`: why they are started one by one, '' where they are not.
 
     A run without a partner has no turns, and needs no reason.
@@ -20,18 +20,18 @@ class Group(NamedTuple):
     apart: str = ""
 
 
-def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[Group]:
+def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[TurnGroup]:
     """Yield a script's runs, in their order, as groups: each stands where its first run does."""
     name = turn_groups({run.point: run.config.curves for run in runs}, study.pairs)
     if not study.turns:
-        yield from (Group([run]) for run in runs)
+        yield from (TurnGroup([run]) for run in runs)
         return
     members: dict[tuple[int | None, str], list[PlannedRun]] = {}
     for run in runs:
         members.setdefault((run.config.launch, name[run.point]), []).append(run)
     for group in members.values():
         apart = _why_apart(group, site) if len(group) > 1 else ""
-        yield Group(group, apart)
+        yield TurnGroup(group, apart)
 
 
 def _why_apart(group: Sequence[PlannedRun], site: Site) -> str:

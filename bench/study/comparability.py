@@ -62,7 +62,7 @@ _DIGITS = 12  # of a file's digest: enough to tell files apart
 NO_LAUNCH = -1  # runs started by hand name no launch and together make one
 
 
-class Launch(NamedTuple):
+class LaunchId(NamedTuple):
     """One randomised pass inside one allocation: what two points share where they are compared."""
 
     number: int
@@ -203,7 +203,7 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
         keys = ["launch", "allocation", runs_of_size["facts"].map(_training)]
         grouped: Any = runs_of_size.groupby(keys, sort=False)
         groups = [
-            (Launch(*key[:2]), rows)
+            (LaunchId(*key[:2]), rows)
             for key, rows in grouped
             if len(rows[["cell", "arm"]].drop_duplicates()) > 1
         ]

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bench.study import comparability, stats
-from bench.study.comparability import Launch
+from bench.study.comparability import LaunchId
 from bench.study.definition import Point
 
 CURVES = ("weak", "strong", "batch")
@@ -63,7 +63,7 @@ class NotCompared:
 class Table:
     """All points by launch, and the curves each point is part of."""
 
-    launches: Mapping[Point, Mapping[Launch, LaunchMean]]
+    launches: Mapping[Point, Mapping[LaunchId, LaunchMean]]
     curves: Mapping[Point, frozenset[str]]
 
     def work(self, point: Point) -> comparability.Facts:
@@ -94,16 +94,16 @@ class Table:
         points = (p for p, curves in self.curves.items() if curve in curves)
         return sorted(points, key=lambda p: (*series(p, curve), p.world_size, p.batch_per_rank))
 
-    def seconds(self, point: Point, launches: Iterable[Launch]) -> list[float]:
+    def seconds(self, point: Point, launches: Iterable[LaunchId]) -> list[float]:
         """Return the seconds of a step, by launch."""
         return [self.launches[point][launch].step_seconds for launch in launches]
 
-    def facts(self, point: Point, launches: Iterable[Launch]) -> list[comparability.Facts]:
+    def facts(self, point: Point, launches: Iterable[LaunchId]) -> list[comparability.Facts]:
         """Return the facts of every run of the point in these launches."""
         return [one for launch in launches for one in self.launches[point][launch].facts]
 
     def paired(
-        self, a: Point, b: Point, launches: Sequence[Launch], swapped: bool = False
+        self, a: Point, b: Point, launches: Sequence[LaunchId], swapped: bool = False
     ) -> stats.Paired:
         """Divide images/s of b by those of a: seconds of a over those of b, in launches both have.
 
@@ -115,17 +115,17 @@ class Table:
         first = [b_at < a_at for a_at, b_at in places] if known else ()
         return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
 
-    def sessions(self, a: Point, launches: Iterable[Launch]) -> list[str]:
+    def sessions(self, a: Point, launches: Iterable[LaunchId]) -> list[str]:
         """Name the session of each launch."""
         return [self.launches[a][launch].session for launch in launches]
 
-    def median_ratio(self, a: Point, b: Point, launches: Sequence[Launch]) -> float:
+    def median_ratio(self, a: Point, b: Point, launches: Sequence[LaunchId]) -> float:
         """Compare as `paired` does, by the runs' median steps."""
         sides = ([self.launches[p][x].median_seconds for x in launches] for p in (a, b))
         before, after = (float(np.mean(np.log(seconds))) for seconds in sides)
         return math.exp(before - after)
 
-    def first_steps(self, a: Point, b: Point, launches: Sequence[Launch]) -> stats.Paired | None:
+    def first_steps(self, a: Point, b: Point, launches: Sequence[LaunchId]) -> stats.Paired | None:
         """Estimate how much longer a window's first step is than its others, with b over with a."""
         over = [[self.launches[p][x].first_step_over_rest for x in launches] for p in (a, b)]
         if np.isnan(over).any():
@@ -134,7 +134,7 @@ class Table:
 
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
-    ) -> list[Launch]:
+    ) -> list[LaunchId]:
         """Choose the launches in which two points did equal work; add the others to `missing`.
 
         Another allocation is another launch: other nodes, or the same ones in other conditions.
@@ -168,14 +168,14 @@ def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
 
 def tabulate(runs: pd.DataFrame) -> Table:
     """Average the repeats of every point inside every launch."""
-    launches: dict[Point, dict[Launch, LaunchMean]] = {}
+    launches: dict[Point, dict[LaunchId, LaunchMean]] = {}
     curves: dict[Point, frozenset[str]] = {}
     for point, rows in by_point(runs):
         curves[point] = frozenset().union(*rows["curves"])
-        repeats: dict[Launch, list[Mapping[str, Any]]] = defaultdict(list)
+        repeats: dict[LaunchId, list[Mapping[str, Any]]] = defaultdict(list)
         records: Any = rows.to_dict("records")  # frames of launches would cost more
         for row in records:
-            repeats[Launch(int(row["launch"]), row["allocation"])].append(row)
+            repeats[LaunchId(int(row["launch"]), row["allocation"])].append(row)
         launches[point] = {launch: _launch_mean(repeats[launch]) for launch in sorted(repeats)}
     return Table(launches, curves)
 
@@ -205,14 +205,14 @@ def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(run[name] for run in runs) / len(runs) for name in names}
 
 
-def _held_apart(a: Iterable[Launch], b: Iterable[Launch]) -> dict[Launch, str]:
+def _held_apart(a: Iterable[LaunchId], b: Iterable[LaunchId]) -> dict[LaunchId, str]:
     """Name per launch that both points have, but in no allocation together, where each has it."""
     places: list[dict[int, list[str]]] = [defaultdict(list), defaultdict(list)]
     for launches, held in zip((a, b), places, strict=True):
         for launch in launches:
             held[launch.number].append(launch.allocation or "no job or session recorded")
     return {
-        Launch(i): f"not in one allocation: {' and '.join(jobs_a)} against {' and '.join(jobs_b)}"
+        LaunchId(i): f"not in one allocation: {' and '.join(jobs_a)} against {' and '.join(jobs_b)}"
         for i, jobs_a in places[0].items()
         if (jobs_b := places[1].get(i)) and not set(jobs_a) & set(jobs_b)
     }

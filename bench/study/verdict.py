@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bench.backends.catalogue import cells, parts
 from bench.study import comparability, looks, power, stats
-from bench.study.comparability import Launch
+from bench.study.comparability import LaunchId
 from bench.study.definition import Point, Study, pairs
 from bench.study.points import CURVES, NotCompared, Table, alone, describe
 from bench.study.stats import Estimate, Paired, Verdict
@@ -117,7 +117,7 @@ class _Pair(NamedTuple):
 
     a: Point
     b: Point
-    launches: Sequence[Launch]
+    launches: Sequence[LaunchId]
     paired: Paired
     curves: tuple[str, ...]
 
