@@ -206,7 +206,7 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     ("words", "message"),
     [
         ("", "no command is named; choose one of render, run, submit, cancel, status, site; see "),
-        ("status local --launchs 1", "unknown option '--blok'; did you mean '--launches'?"),
+        ("status local --launchs 1", "unknown option '--launchs'; did you mean '--launches'?"),
         ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); did you m"),
         ("render gone.toml", "gone.toml: No such file or directory"),
         ("render local --results=", "--results is empty; name a folder, or leave it out"),
