@@ -266,7 +266,9 @@ def test_an_arm_and_a_variant_of_older_schemas_are_one_arm() -> None:
     run = parse_run(Path("x"), OLD[-2])
     assert run.config is not None
     assert run.config.arm == "slow-fast"
-    assert (last := parse_run(Path("x"), OLD[-1]).config) and last.launch == 3  # its block
+    last = parse_run(Path("x"), OLD[-1]).config
+    assert last is not None
+    assert last.launch == 3  # which was its block
 
 
 def in_event(text: bytes, name: str, **fields: Any) -> bytes:
