@@ -94,7 +94,7 @@ class DrawFigure(Command):
             print(draw_folder(self.folder, self.out, self.dpi))
             return
         a, usual = analysed(self.folder), PRESETS[self.preset]
-        cells = {point.cell for point in a.table.blocks}
+        cells = {point.cell for point in a.table.launches}
         if unknown := colours.keys() - cells:
             known = f"{self.folder} has {', '.join(sorted(cells))}"
             raise UsageError(f"--colour {min(unknown)}=...: no such cell; {known}")

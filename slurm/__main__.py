@@ -40,7 +40,7 @@ class Render(StudyOptions):
 
     hidden: ClassVar[tuple[str, ...]] = ()
     out: Path | None = option(None, "folder for all jobs of a cluster")
-    job: str | None = option(None, "as n004-b00; default: the largest")
+    job: str | None = option(None, "as n004-launch00; default: the largest")
 
     def run(self) -> None:
         work = open_work(self)
@@ -48,7 +48,7 @@ class Render(StudyOptions):
         if local and (self.out or self.job):
             rule = "--out and --job are for a cluster's jobs"
             raise UsageError(f"{rule}, and site {self.site!r} has one script; leave them out")
-        _say(f"{work.study.name}: {work.launches}, {count(work.statuses)}")
+        _say(f"{work.study.name}: {work.launches_planned}, {count(work.statuses)}")
         if work.preview:
             _say(PREVIEW)
         if local and work.todo:
@@ -61,7 +61,7 @@ class Render(StudyOptions):
         from slurm.cost import lines
 
         jobs = {job.id: job for job in work.jobs}
-        largest = max(jobs.values(), key=lambda job: (job.nodes, -job.block))
+        largest = max(jobs.values(), key=lambda job: (job.nodes, -job.launch))
         chosen = jobs.get(self.job) if self.job else largest
         if chosen is None:
             choice = ", ".join(jobs)
@@ -85,8 +85,8 @@ class Render(StudyOptions):
 class RunHere(StudyOptions):
     """Do the study's runs here, one after the other, and more launches until it is settled.
 
-    After its `blocks` launches, and then after every two more, the verdict is looked at, until it
-    is settled, `max_blocks` or the budget is reached. What failed, timed out or was interrupted is
+    After its `launches` launches, and then after every two more, the verdict is looked at, until it
+    is settled, `max_launches` or the budget is reached. What failed, timed out or was interrupted is
     done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl. Exit
     status: 0 every run is ok, settled or not, 1 one is not, 2 the input was wrong, 3 not settled
     with --require-settled.
@@ -126,7 +126,7 @@ class RunHere(StudyOptions):
 
 
 class Submit(ClusterOptions):
-    """Submit a job for every block and node count of which runs are missing; also resumes.
+    """Submit a job for every launch and node count of which runs are missing; also resumes.
 
     Where none is missing and a look does not settle the study, those of two more launches. The
     last job reports and does the same. Jobs in the queue are left alone, so the same command may be
@@ -177,7 +177,7 @@ class Submit(ClusterOptions):
 class Cancel(ClusterOptions):
     """Take the study's jobs out of the queue; running ones record where they stop."""
 
-    hidden: ClassVar[tuple[str, ...]] = (*OF_JOBS, "blocks", "time_limit_s")
+    hidden: ClassVar[tuple[str, ...]] = (*OF_JOBS, "launches", "time_limit_s")
 
     def run(self) -> None:
         print(*submit.cancel_all(open_work(self)), sep="\n")
@@ -226,7 +226,7 @@ class Status(StudyOptions):
             print(f"{run_id}  {_coloured(state)}{padding}{rest}")
             for line in words:
                 print(f"{' ' * (len(run_id) + 17)}{line}")
-        print(f"{work.study.name}: {work.launches}, {count(statuses)}")
+        print(f"{work.study.name}: {work.launches_planned}, {count(statuses)}")
         if work.preview:
             print(PREVIEW)
         if work.site.scheduler == "none" and (why := local_run.not_one_machine(work)):

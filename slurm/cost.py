@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from bench.config import RunConfig
 from bench.config.rules import steep_rate
 from bench.study.definition import Study
-from bench.study.limits import MIN_BLOCKS
+from bench.study.limits import MIN_LAUNCHES
 from bench.study.status import RunStatus
 from slurm.fit import START_S, Job, assumed_s, minutes
 from slurm.session import Work
@@ -28,15 +28,15 @@ def lines(work: Work) -> list[str]:
             f"{max(limit_min[job.id] for job in members)} min each, "
             f"about {_shown(node_hours(members, seconds))} node-h"
         )
-    likely, left = node_hours(jobs, seconds), len({job.block for job in jobs})
+    likely, left = node_hours(jobs, seconds), len({job.launch for job in jobs})
     most = _shown(sum(job.nodes * limit_min[job.id] / 60 for job in jobs))
     total = f"{len(jobs)} jobs, about {_shown(likely)} node-h, at most {most} node-h ({source})"
-    launches = f"{work.launches.partition(' of')[0]} = {_shown(likely)} node-h"
-    launches += f" for the {left} with runs to do" if left != work.blocks else ""
-    if work.blocks < MIN_BLOCKS or not work.study.pairs:
-        launches += f"; fewer than {MIN_BLOCKS} launches give no verdict"
-    elif work.most > work.blocks:
-        most_h = likely + likely / left * (work.most - work.blocks)
+    launches = f"{work.launches_planned.partition(' of')[0]} = {_shown(likely)} node-h"
+    launches += f" for the {left} with runs to do" if left != work.launches else ""
+    if work.launches < MIN_LAUNCHES or not work.study.pairs:
+        launches += f"; fewer than {MIN_LAUNCHES} launches give no verdict"
+    elif work.most > work.launches:
+        most_h = likely + likely / left * (work.most - work.launches)
         launches += f"; at most {work.most} = {_shown(most_h)} node-h"
     return [*price, total, *steep(run.config for run in work.todo), launches]
 

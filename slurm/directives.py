@@ -13,7 +13,7 @@ from slurm.fit import Job, minutes
 from slurm.site import Site
 from slurm.tables import WORD
 
-REPORT = "report"  # id of the job that writes the report; those that measure are as n004-b00
+REPORT = "report"  # id of the job that writes the report; those that measure are as n004-launch00
 _REPORT_MINUTES = 10
 
 

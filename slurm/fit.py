@@ -22,18 +22,18 @@ START_S = 60  # what a job usually takes before its first run
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count: runs that share an allocation, in their order."""
+    """One launch at one node count: runs that share an allocation, in their order."""
 
     id: str  # names the job's files; with the study's name in front, the job in the queue
     nodes: int
-    block: int
+    launch: int
     runs: tuple[PlannedRun, ...]
 
 
 def job_of(run: PlannedRun, site: Site) -> str:
     """Name the job that a run is part of."""
-    block, nodes = _place(run, site)
-    return f"n{nodes:03d}-b{block:02d}"
+    launch, nodes = _place(run, site)
+    return f"n{nodes:03d}-launch{launch:02d}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
@@ -114,20 +114,20 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
-    """Group runs into jobs, whole blocks first: a study that is stopped early has complete ones."""
+    """Group runs into jobs, whole launches first: a study that is stopped early has complete ones."""
     grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
         grouped.setdefault(_place(run, site), []).append(run)
     return [
-        Job(job_of(members[0], site), nodes, block, tuple(members))
-        for (block, nodes), members in sorted(grouped.items())
+        Job(job_of(members[0], site), nodes, launch, tuple(members))
+        for (launch, nodes), members in sorted(grouped.items())
     ]
 
 
 def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
-    """Name a run's block and count its nodes: runs of other cells with the same are compared."""
-    assert run.config.block is not None
-    return run.config.block, nodes_of(run.config.world_size, site)
+    """Name a run's launch and count its nodes: runs of other cells with the same are compared."""
+    assert run.config.launch is not None
+    return run.config.launch, nodes_of(run.config.world_size, site)
 
 
 def nodes_of(world_size: int, site: Site) -> int:

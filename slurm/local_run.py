@@ -38,7 +38,7 @@ def not_checkout() -> str:
 
 
 def not_one_machine(work: Work) -> str:
-    """Explain what is wrong where runs were made elsewhere: blocks of two machines are no study."""
+    """Explain what is wrong where runs were made elsewhere: launches of two machines are no study."""
     this = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
     if not elsewhere or work.site.hostfile:

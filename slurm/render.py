@@ -16,7 +16,7 @@ from slurm import directives
 from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes
 from slurm.site import Site
-from slurm.together import LaunchRuns, together
+from slurm.together import Group, together
 
 if TYPE_CHECKING:
     import jinja2
@@ -96,12 +96,12 @@ def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
     names = ("study", "study_sha256", *study.fields)
     shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
     of_cells = [name for name in study.fields if name not in shared]
-    launches = together(runs, study, site)
+    groups = together(runs, study, site)
     return {
         "text": text.rstrip("\n"),
         "end_of_text": _end_of(text),
         "common": [shlex.join(configs[0].to_words(name)) for name in shared],
-        "blocks": _blocks(launches, _lines(runs, [*OWNED_FIELDS, *of_cells])),
+        "launches": _launches(groups, _lines(runs, [*OWNED_FIELDS, *of_cells])),
         "total": len(runs),
     }
 
@@ -137,16 +137,16 @@ def _end_of(text: str) -> str:
     return word
 
 
-def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Group launches by block, each run as its line."""
-    blocks: dict[int | None, dict[str, Any]] = {}
-    for runs, apart in launches:
+def _launches(groups: Iterable[Group], lines: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Gather groups by launch, each run as its line."""
+    launches: dict[int | None, dict[str, Any]] = {}
+    for runs, apart in groups:
         config = runs[0].config
-        empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "launches": []}
+        empty: dict[str, Any] = {"index": config.launch, "seed": config.seed, "groups": []}
         head = f"apart {len(runs)} {shlex.quote(apart)}" if apart else f"turns {len(runs)}"
-        launch = {"head": head if len(runs) > 1 else "", "runs": [lines[run.id] for run in runs]}
-        blocks.setdefault(config.block, empty)["launches"].append(launch)
-    return list(blocks.values())
+        group = {"head": head if len(runs) > 1 else "", "runs": [lines[run.id] for run in runs]}
+        launches.setdefault(config.launch, empty)["groups"].append(group)
+    return list(launches.values())
 
 
 def _lines(runs: Runs, fields: Sequence[str]) -> dict[str, str]:

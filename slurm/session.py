@@ -16,7 +16,7 @@ from bench.shell import Command
 from bench.study.definition import Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
-from bench.study.limits import MAX_BLOCKS, MAX_SECONDS, MIN_BLOCKS
+from bench.study.limits import MAX_LAUNCHES, MAX_SECONDS, MIN_LAUNCHES
 from bench.study.looks import STEP
 from bench.study.plan import PlannedRun, plan
 from bench.study.status import RunStatus, duration, look, not_comparable, seconds_left
@@ -63,8 +63,8 @@ class StudyOptions(Command):
     results: Annotated[Path, BeforeValidator(_named_folder)] = option(
         RESULTS, "folder with one folder per study", shown=Shown(metavar="FOLDER")
     )
-    blocks: int | None = option(
-        None, "in all, and no more; default: until it is settled", ge=1, le=MAX_BLOCKS
+    launches: int | None = option(
+        None, "in all, and no more; default: until it is settled", ge=1, le=MAX_LAUNCHES
     )
     nodes: Annotated[tuple[int, ...], BeforeValidator(_node_counts), Shown(metavar="1,2,4")] = (
         option((), "instead of the study's own")
@@ -93,13 +93,13 @@ class ClusterOptions(StudyOptions):
 
 @dataclass(frozen=True)
 class Work:
-    """A study fitted to a site, with the states of all runs of its blocks."""
+    """A study fitted to a site, with the states of all runs of its launches."""
 
     text: str
     study: Study
     request: Request
     folder: StudyFolder
-    blocks: int
+    launches: int
     statuses: list[RunStatus]
     preview: bool  # of the order: the study leaves its seed to the first run, which is to come
     options: StudyOptions
@@ -111,7 +111,7 @@ class Work:
     @property
     def facts(self) -> dict[str, Any]:
         """What the record of every job says of all of them."""
-        return {"site": self.site.name, "blocks": self.blocks}
+        return {"site": self.site.name, "launches": self.launches}
 
     @property
     def looks(self) -> bool:
@@ -119,19 +119,21 @@ class Work:
         or plans too few launches for a verdict, nor where the command line has their number.
         """
         study = self.study
-        compares = study.comparisons and "target" not in study.fields and study.blocks >= MIN_BLOCKS
-        return bool(compares and not self.options.blocks)
+        compares = (
+            study.comparisons and "target" not in study.fields and study.launches >= MIN_LAUNCHES
+        )
+        return bool(compares and not self.options.launches)
 
     @property
     def most(self) -> int:
         """Launches up to which more may be added."""
-        return max(self.blocks, self.study.max_blocks) if self.looks else self.blocks
+        return max(self.launches, self.study.max_launches) if self.looks else self.launches
 
     @property
-    def launches(self) -> str:
+    def launches_planned(self) -> str:
         """'6 launches of at most 20'."""
-        most = f" of at most {self.most}" if self.most > self.blocks else ""
-        return f"{self.blocks} launch{'' if self.blocks == 1 else 'es'}{most}"
+        most = f" of at most {self.most}" if self.most > self.launches else ""
+        return f"{self.launches} launch{'' if self.launches == 1 else 'es'}{most}"
 
     @property
     def todo(self) -> list[PlannedRun]:
@@ -190,27 +192,27 @@ def open_work(
         study = study.model_copy(update={"seed": seed})
         text = f"seed = {seed}  # {origin}\n{text}"
     folder.check_same(study)
-    _check_blocks(study, options)
-    blocks = launches or options.blocks or folder.asked_blocks(study)
+    _check_launches(study, options)
+    launches = launches or options.launches or folder.asked_launches(study)
     if kept is not None:  # more may have been added since: the runs name the study as planned
-        study = study.model_copy(update={"blocks": kept.blocks})
+        study = study.model_copy(update={"launches": kept.launches})
     job_is_running = not locked and folder.is_locked()
     request = Request(site, options.account, options.minutes, options.reservation)
-    statuses = _statuses(study, folder, blocks, job_is_running, earlier)
+    statuses = _statuses(study, folder, launches, job_is_running, earlier)
     preview = unseeded and kept is None and not locked
-    return Work(text, study, request, folder, blocks, statuses, preview, options)
+    return Work(text, study, request, folder, launches, statuses, preview, options)
 
 
 def _statuses(
-    study: Study, folder: StudyFolder, blocks: int, job_is_running: bool, earlier: Work | None
+    study: Study, folder: StudyFolder, launches: int, job_is_running: bool, earlier: Work | None
 ) -> list[RunStatus]:
-    """Tell how all runs of these blocks stand; read no log again that `earlier` holds as ok."""
+    """Tell how all runs of these launches stand; read no log again that `earlier` holds as ok."""
     complete: dict[str, RunStatus] = {}
     if earlier is not None and earlier.study == study:
         again = {run.id for run in earlier.todo}
         ended = (s for s in earlier.statuses if s.run.id not in again)
         complete = {s.run.id: s for s in ended if s.run.log.exists()}  # else it was taken away
-    runs = [run for block in plan(study, blocks, folder.runs) for run in block]
+    runs = [run for launch in plan(study, launches, folder.runs) for run in launch]
     return [complete.get(run.id) or look(run, job_is_running) for run in runs]
 
 
@@ -225,16 +227,18 @@ def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
     return folder.resolve().parent
 
 
-def _check_blocks(study: Study, options: StudyOptions) -> None:
+def _check_launches(study: Study, options: StudyOptions) -> None:
     """Raise UsageError where the order cannot be balanced, or no look is planned any more."""
-    blocks = options.blocks or study.blocks
-    named = f"--blocks {blocks}" if options.blocks else f"blocks={blocks}"
-    if blocks > 1 and blocks % STEP and (study.pairs or study.arms):
-        rule = "must be even: in half of the blocks each side of a comparison runs first"
-        raise UsageError(f"{named} {rule}; use {blocks - 1} or {blocks + 1}")
-    if blocks > study.max_blocks:
-        rule = f"is more than max_blocks={study.max_blocks}, which is fixed before the first run"
-        raise UsageError(f"{named} {rule}; begin a new study with max_blocks = {blocks}")
+    launches = options.launches or study.launches
+    named = f"--launches {launches}" if options.launches else f"launches={launches}"
+    if launches > 1 and launches % STEP and (study.pairs or study.arms):
+        rule = "must be even: in half of the launches each side of a comparison runs first"
+        raise UsageError(f"{named} {rule}; use {launches - 1} or {launches + 1}")
+    if launches > study.max_launches:
+        rule = (
+            f"is more than max_launches={study.max_launches}, which is fixed before the first run"
+        )
+        raise UsageError(f"{named} {rule}; begin a new study with max_launches = {launches}")
 
 
 def short(path: Path, follow: bool = True) -> Path:

@@ -127,7 +127,7 @@ def _follow(work: Work, poll_s: float, show: Show) -> tuple[Work, bool]:
         if queue is None and not states:
             none = f"{work.folder.path} names no job to wait for"
             raise UsageError(f"squeue does not answer, and {none}; submit the study first")
-        if work.looks and work.folder.asked_blocks(work.study) > work.blocks:
+        if work.looks and work.folder.asked_launches(work.study) > work.launches:
             return work, True
         counts = Counter(known.state for known in states.values() if known.in_progress)
         if queue is not None and not counts:

@@ -28,9 +28,9 @@ def next_wave(work: Work) -> tuple[int, str]:
     are complete and a look does not settle the study.
     """
     if work.todo or not work.looks:
-        return work.blocks, ""
+        return work.launches, ""
     verdict, settled = look(work.folder.path)
-    standing = Standing(work.blocks, work.blocks, work.most, settled)
+    standing = Standing(work.launches, work.launches, work.most, settled)
     return standing.decide()[0], standing.say(verdict)
 
 
@@ -45,7 +45,7 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     _require_queue(work)
     with work.folder.lock() as lock:
         # another submitter may have been faster, and its jobs too
-        work = open_work(work.options, locked=True, launches=work.blocks, earlier=work)
+        work = open_work(work.options, locked=True, launches=work.launches, earlier=work)
         texts, queue = scripts(work), _require_queue(work)
         _record_submitted(work, lock, queue)
         jobs = states.job_states(work, queue)

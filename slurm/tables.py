@@ -17,7 +17,7 @@ Positive = Annotated[Int, Field(ge=1, le=2**20)]
 Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 # options of sbatch that a site's `extra` must leave alone, by the reason
 OURS = {
-    "a job is one block, and an array would do its runs several times over": "array",
+    "a job is one launch, and an array would do its runs several times over": "array",
     "submit would wait for the end of every job": "wait",
     "it submits nothing": "test-only help usage version",
     "the job's script is the study's": "wrap",

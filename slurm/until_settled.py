@@ -1,6 +1,6 @@
 """A study run until it is settled: wave after wave of launches, a look at the verdict after each.
 
-A launch is one block. Launches come in twos, as each side of a pair is first in one of them.
+A launch is one launch. Launches come in twos, as each side of a pair is first in one of them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RunLoop:
             if why := local_run.not_one_machine(work):
                 raise UsageError(why)
             work.folder.keep_study(work.text)
-            done = min((run.config.block or 0 for run in work.todo), default=work.blocks)
+            done = min((run.config.launch or 0 for run in work.todo), default=work.launches)
             if done < goal:
                 return
             verdict, settled = "", False
@@ -111,9 +111,9 @@ class RunLoop:
         """Describe the standing; a launch takes as long as the last ones did, else as estimated."""
         work, used_s = self.work, time.monotonic() - self.began
         left_s = None if self.budget_s is None else self.budget_s - used_s
-        one = [status.run for status in work.statuses if status.run.config.block == 0]
+        one = [status.run for status in work.statuses if status.run.config.launch == 0]
         guess_s = seconds_left(one, work.statuses, work.study.expected_run_s)
-        return Standing(done, work.blocks, work.most, settled, left_s, self.launch_s or guess_s)
+        return Standing(done, work.launches, work.most, settled, left_s, self.launch_s or guess_s)
 
     def _do_wave(self, work: Work, done: int, session: str) -> None:
         """Do what is missing of these launches."""
@@ -126,7 +126,7 @@ class RunLoop:
             local_run.warn_if_busy()
         began = time.monotonic()
         self.stopped_by = local_run.execute(script, self.lock, work, session)
-        self.launch_s = (time.monotonic() - began) / (work.blocks - done)
+        self.launch_s = (time.monotonic() - began) / (work.launches - done)
 
 
 def look(folder: Path) -> tuple[str, bool]:

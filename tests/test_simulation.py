@@ -20,12 +20,12 @@ MEASURED = Measured(
     lowest_sd=0.02,
     highest_sd=0.1,
     run_sd=0.035,
-    block_sd=0.1,
+    launch_sd=0.1,
     residuals=(-1.5, -0.5, 0.0, 0.5, 1.5),
 )
 
 
-@pytest.mark.parametrize("n", simulation.BLOCKS)
+@pytest.mark.parametrize("n", simulation.LAUNCHES)
 def test_many_studies_at_once_are_as_one_by_one(n: int) -> None:
     random = np.random.default_rng(n)
     d = random.normal(0.02, 1, (200, n)) * random.uniform(0.001, 0.06, (200, 1))
@@ -61,13 +61,13 @@ def test_the_noise_is_that_of_the_logs(tmp_path: Path) -> None:
     assert noise["paired_sd"] == pytest.approx((squares / freedom) ** 0.5, rel=1e-9)
     assert noise["lowest_sd"] == pytest.approx(min(sds), rel=1e-9)
     assert np.std(noise["residuals"]) == pytest.approx(1)
-    assert (tmp_path / "coverage.csv").read_text().startswith("noise,blocks,coverage\n")
+    assert (tmp_path / "coverage.csv").read_text().startswith("noise,launches,coverage\n")
 
 
 def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
     found = simulate(MEASURED, studies=2000, seed=1)
     assert found == simulate(MEASURED, studies=2000, seed=1)
-    coverage = {(c.noise, c.blocks): c.coverage for c in found.coverage}
+    coverage = {(c.noise, c.launches): c.coverage for c in found.coverage}
     assert coverage["normal, as measured", 6] == pytest.approx(0.95, abs=0.015)
     assert coverage["stragglers in one arm alone", 6] < 0.9  # 84 % in another simulation
     at = {(x.sd, round(x.effect, 2)): x for x in found.looks}
@@ -79,6 +79,6 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
     assert met["wrong verdicts of studies that stop when settled"]
 
 
-def test_a_folder_without_enough_blocks_is_refused() -> None:
-    with pytest.raises(SystemExit, match="no comparison of 6 blocks; name studies that have"):
+def test_a_folder_without_enough_launches_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no comparison of 6 launches; name studies that have"):
         main([str(ROOT / "results" / "batch-lr"), "--out", "/nowhere"])

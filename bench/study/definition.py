@@ -23,7 +23,7 @@ from bench.backends.catalogue import (
 )
 from bench.config import Curve, Role, RunConfig, Transport, fields_with, near
 from bench.config.fields import NAME, NAME_RULE
-from bench.study.limits import MAX_BLOCKS, MAX_LENGTH, MAX_SECONDS, MIN_BLOCKS
+from bench.study.limits import MAX_LAUNCHES, MAX_LENGTH, MAX_SECONDS, MIN_LAUNCHES
 from bench.study.looks import schedule
 
 # What may be corrected after the first run; everything else is fixed before it.
@@ -162,13 +162,13 @@ class Study(StrictTable):
     world_sizes: _WorldSizes = Field((), description="ranks of weak and strong scaling")
     nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
     up_to_nodes: WorldSize | None = Field(None, description="instead: 1, 2, 4, ... nodes up to it")
-    blocks: Int = Field(
-        MIN_BLOCKS, ge=1, le=MAX_BLOCKS, description="passes over all points; even, or 1"
+    launches: Int = Field(
+        MIN_LAUNCHES, ge=1, le=MAX_LAUNCHES, description="passes over all points; even, or 1"
     )
-    max_blocks: Int = Field(
+    max_launches: Int = Field(
         20,
         ge=1,
-        le=MAX_BLOCKS,
+        le=MAX_LAUNCHES,
         description="passes at most: two more at a time until it is settled",
     )
     turns: Bool = Field(
@@ -280,15 +280,15 @@ class Study(StrictTable):
     @property
     def sha256(self) -> str:
         """Of all that is fixed before the first run; a default that is written counts as none."""
-        left_out = {*MAY_CHANGE, "blocks", "max_blocks"}
+        left_out = {*MAY_CHANGE, "launches", "max_launches"}
         fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
-        fixed |= {"blocks": self.blocks, "max_blocks": self.max_blocks}
+        fixed |= {"blocks": self.launches, "max_blocks": self.max_launches}
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Blocks at which a verdict is read; none where there never are enough."""
-        return schedule(self.blocks, self.max_blocks)
+        """Launches at which a verdict is read; none where there never are enough."""
+        return schedule(self.launches, self.max_launches)
 
     @property
     def needs_site(self) -> bool:
@@ -354,7 +354,7 @@ def _repeats(s: Study) -> Iterator[str]:
     for name, values in lists.items():
         for value, times in Counter(values).items():
             if times > 1:
-                yield f"{name} lists {value!r} {times} times; once is enough, blocks repeat it"
+                yield f"{name} lists {value!r} {times} times; once is enough, launches repeat it"
 
 
 def _cells(s: Study) -> Iterator[str]:
@@ -436,10 +436,10 @@ def _sizes(s: Study) -> Iterator[str]:
 
 
 def _looks(s: Study) -> Iterator[str]:
-    if s.max_blocks < s.blocks:
-        yield f"max_blocks={s.max_blocks} is less than blocks={s.blocks}; raise it to {s.blocks}"
-    elif s.max_blocks % 2 and s.max_blocks > 1:
-        yield f"max_blocks={s.max_blocks} must be even, as blocks are added by two; raise it by one"
+    if s.max_launches < s.launches:
+        yield f"max_launches={s.max_launches} is less than launches={s.launches}; raise it to {s.launches}"
+    elif s.max_launches % 2 and s.max_launches > 1:
+        yield f"max_launches={s.max_launches} must be even, as launches are added by two; raise it by one"
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # everything else: text

@@ -278,13 +278,13 @@ def _copies(rows: Iterable[RunRow]) -> dict[str, str]:
 
 
 def _doubled(runs: pd.DataFrame) -> dict[str, str]:
-    """Set aside copies from elsewhere: a study plans one run of each point in a block."""
+    """Set aside copies from elsewhere: a study plans one run of each point in a launch."""
     aside: dict[str, str] = {}
     planned = runs if runs.empty else runs[runs["position"].notna()]
     for _, group in by_point(planned):
-        for block, same in group.groupby("block"):
+        for launch, same in group.groupby("launch"):
             if len(same) > 1:
-                why = f"block {block} of its point is there {len(same)} times, so none counts"
+                why = f"launch {launch} of its point is there {len(same)} times, so none counts"
                 aside |= dict.fromkeys(same["log"], why)
     return aside
 
@@ -300,7 +300,7 @@ def _mixed(runs: pd.DataFrame) -> dict[str, str]:
         for one, allocation in zip(group["facts"], group["allocation"], strict=True):
             apart = comparability.PER_JOB if allocation.startswith("job ") else ()
             facts.append({k: v for k, v in one.items() if k not in apart})
-        if differing := comparability.differences(facts, comparability.PER_BLOCK):
+        if differing := comparability.differences(facts, comparability.PER_LAUNCH):
             why = f"runs of its point differ: {'; '.join(differing)}"
             aside |= dict.fromkeys(group["log"], why)
     return aside

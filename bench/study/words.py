@@ -77,14 +77,14 @@ def prospect(c: Comparison) -> str:
     """Estimate in a sentence how many launches would settle it; '' where settled, or not begun."""
     if c.settled or c.chance is None:
         return ""
-    from bench.study.power import MAX_BLOCKS
+    from bench.study.power import MAX_LAUNCHES
 
-    if c.blocks_to_settle is None:
-        return f"More than {MAX_BLOCKS:,} launches would be needed"
-    needed = f"About {c.blocks_to_settle:,} launches would settle it"
-    if c.paired.n >= c.max_blocks:
+    if c.launches_to_settle is None:
+        return f"More than {MAX_LAUNCHES:,} launches would be needed"
+    needed = f"About {c.launches_to_settle:,} launches would settle it"
+    if c.paired.n >= c.max_launches:
         return f"{needed}, in a new study"
-    by_then = f"the chance by the last look, {c.max_blocks}, is {100 * c.chance:.0f} %"
+    by_then = f"the chance by the last look, {c.max_launches}, is {100 * c.chance:.0f} %"
     return f"{needed}; {by_then}, were ratio and noise the true ones"
 
 

@@ -12,13 +12,13 @@ from bench.record.events import PARTS
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
 from bench.study.definition import Point
-from bench.study.points import BlockMean, NotCompared, Table, by_point, describe
+from bench.study.points import LaunchMean, NotCompared, Table, by_point, describe
 from bench.study.stats import Estimate
 from plots.analyse.scaling import distributed
 
 _LEAST = 3  # sizes of a line: one through two always fits
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
-_MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
+_MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_LAUNCH)
 _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins may differ
 
 
@@ -78,11 +78,11 @@ def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchan
 
 def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
     """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
-    for point in sorted(observed.blocks):
-        means = observed.blocks[point].values()
+    for point in sorted(observed.launches):
+        means = observed.launches[point].values()
         unwatched = table.twin(point, observed.work(point))
-        plain = {} if unwatched is None else table.blocks[unwatched]
-        watched = observed.facts(point, observed.blocks[point])
+        plain = {} if unwatched is None else table.launches[unwatched]
+        watched = observed.facts(point, observed.launches[point])
         facts = [] if unwatched is None else table.facts(unwatched, plain)
         if other := comparability.differences(watched + facts, _MAY_DIFFER):
             pair = f"{describe(point)}, observed, against the same undisturbed"
@@ -102,13 +102,13 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
     """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
     `difference` of steps that were not observed.
     """
-    watched = {table.twin(p, observed.work(p)) or p: p for p in observed.blocks}
-    for point in sorted(table.blocks.keys() | watched.keys()):
+    watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
+    for point in sorted(table.launches.keys() | watched.keys()):
         seen = watched.get(point)
-        work = (table if point in table.blocks else observed).work(point)
+        work = (table if point in table.launches else observed).work(point)
         if point.cell == "single" or work.get("exchange") == "off":
             continue
-        means = [] if seen is None else observed.blocks[seen].values()
+        means = [] if seen is None else observed.launches[seen].values()
         seconds = {
             "exposed_seconds": [mean.parts["exposed"] for mean in means],
             "inflation_seconds": _differences(
@@ -124,17 +124,17 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
 
 
 def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
-    """Compare blocking with overlapped, paired by block; `ratio` is blocking over overlapped."""
-    for point in sorted(table.blocks):
+    """Compare blocking with overlapped, paired by launch; `ratio` is blocking over overlapped."""
+    for point in sorted(table.launches):
         if (blocking := _without(table, point, "overlap")) is None:
             continue
         pair = f"{describe(point)} against {describe(blocking)}"
-        if blocks := table.shared(point, blocking, _OTHER_WORK, pair, missing):
+        if launches := table.shared(point, blocking, _OTHER_WORK, pair, missing):
             yield Overlap(
                 point=point,
-                overlapped_seconds=stats.geometric_mean(table.seconds(point, blocks)),
-                blocking_seconds=stats.geometric_mean(table.seconds(blocking, blocks)),
-                ratio=table.paired(blocking, point, blocks).estimate,
+                overlapped_seconds=stats.geometric_mean(table.seconds(point, launches)),
+                blocking_seconds=stats.geometric_mean(table.seconds(blocking, launches)),
+                ratio=table.paired(blocking, point, launches).estimate,
             )
 
 
@@ -147,15 +147,15 @@ def _without(table: Table, point: Point, field: str) -> Point | None:
 def _differences(
     table: Table,
     a: Point | None,
-    seconds: Callable[[BlockMean], float],
+    seconds: Callable[[LaunchMean], float],
     missing: list[NotCompared],
 ) -> list[float]:
-    """Subtract from `a`'s seconds those of its twin without the exchange, by block."""
-    if a is None or a not in table.blocks or (b := _without(table, a, "exchange")) is None:
+    """Subtract from `a`'s seconds those of its twin without the exchange, by launch."""
+    if a is None or a not in table.launches or (b := _without(table, a, "exchange")) is None:
         return []
     pair = f"{describe(a)} against {describe(b)}"
-    blocks = table.shared(a, b, _OTHER_WORK, pair, missing)
-    return [seconds(table.blocks[a][x]) - seconds(table.blocks[b][x]) for x in blocks]
+    launches = table.shared(a, b, _OTHER_WORK, pair, missing)
+    return [seconds(table.launches[a][x]) - seconds(table.launches[b][x]) for x in launches]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +182,7 @@ def bounds(
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):
         log = logs.get((point.cell, point.world_size))
-        if log is None or plain not in table.blocks:
+        if log is None or plain not in table.launches:
             continue
         rows = next(rows for p, rows in by_point(runs) if p == point)
         pair = f"{curve}: {describe(point)} against all-reduces alone"
@@ -196,7 +196,7 @@ def bounds(
             reason = f"no all-reduce of {size:,.0f} bytes lies on a fitted line"
             missing.append(NotCompared(pair, reason))
         else:
-            seconds = [m.step_seconds for m in table.blocks[plain].values()]
+            seconds = [m.step_seconds for m in table.launches[plain].values()]
             alone = stats.geometric_mean(seconds).value
             compute = alone if curve == "weak" else alone / point.world_size
             visible = compute / (compute + exchange)

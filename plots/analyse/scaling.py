@@ -57,12 +57,12 @@ class Efficiency:
 
 
 def throughput(table: Table) -> Iterator[Throughput]:
-    """Yield every point of every curve, rising along each series: geometric means over blocks."""
+    """Yield every point of every curve, rising along each series: geometric means over launches."""
     falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
         for point in table.on(curve):
-            means = table.blocks[point].values()
+            means = table.launches[point].values()
             seconds = [m.step_seconds for m in means]
             rate = stats.geometric_mean([point.global_batch / s for s in seconds])
             busy = float(np.mean([m.busy_share for m in means]))
@@ -81,21 +81,21 @@ def throughput(table: Table) -> Iterator[Throughput]:
 
 
 def resources_of_point(
-    blocks: Sequence[Mapping[str, float]], rate: Estimate, world_size: int
+    launches: Sequence[Mapping[str, float]], rate: Estimate, world_size: int
 ) -> dict[str, Estimate | None]:
-    """Estimate what a point takes, by block, at its images/s; None where not known alike in all.
+    """Estimate what a point takes, by launch, at its images/s; None where not known alike in all.
 
     Utilisation is of the device's peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
     """
 
     def mean(name: str) -> Estimate | None:
-        # of some blocks it would stand beside an n that is not its own
-        values = [block[name] for block in blocks if name in block]
-        return stats.geometric_mean(values) if len(values) == len(blocks) else None
+        # of some launches it would stand beside an n that is not its own
+        values = [launch[name] for launch in launches if name in launch]
+        return stats.geometric_mean(values) if len(values) == len(launches) else None
 
     def constant(name: str) -> float | None:
-        of_blocks = {block.get(name) for block in blocks}
-        return of_blocks.pop() if len(of_blocks) == 1 else None
+        of_launches = {launch.get(name) for launch in launches}
+        return of_launches.pop() if len(of_launches) == 1 else None
 
     flops, peak = constant("flops_per_image"), constant("peak_flops_per_s")
     achieved = rate.times(flops / world_size) if flops else None
@@ -134,27 +134,30 @@ def _against(
     missing: list[NotCompared],
 ) -> Iterator[Efficiency]:
     pair = f"{curve}: {describe(point)} against {describe(baseline)}"
-    if baseline not in table.blocks:
+    if baseline not in table.launches:
         reason = "the baseline was not run, or no run of it is usable"
         missing.append(NotCompared(pair, reason, baseline))
         return
     ignore = _BASELINE_MAY_DIFFER if kind == "common" else comparability.OF_THE_POINT
-    point_blocks, baseline_blocks = table.blocks[point].keys(), table.blocks[baseline].keys()
-    shared, n = len(point_blocks & baseline_blocks), len(point_blocks)
-    # Paired where either has no other block, or two or more make at least half of the point's.
+    point_launches, baseline_launches = (
+        table.launches[point].keys(),
+        table.launches[baseline].keys(),
+    )
+    shared, n = len(point_launches & baseline_launches), len(point_launches)
+    # Paired where either has no other launch, or two or more make at least half of the point's.
     # Fewer, such as one that was done again, must not stand for all: the others were on other
     # nodes, and the two points are then compared as they are.
-    if 0 < shared == min(n, len(baseline_blocks)) or (shared > 1 and 2 * shared >= n):
-        if blocks := table.shared(baseline, point, ignore, pair, missing):
-            before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
+    if 0 < shared == min(n, len(baseline_launches)) or (shared > 1 and 2 * shared >= n):
+        if launches := table.shared(baseline, point, ignore, pair, missing):
+            before, after = table.seconds(baseline, launches), table.seconds(point, launches)
             yield _scaled(curve, point, kind, baseline, before, after)
         return
-    facts = table.facts(baseline, baseline_blocks) + table.facts(point, point_blocks)
-    if other := comparability.differences(facts, (*ignore, *comparability.PER_BLOCK)):
-        missing.append(NotCompared(f"{pair}, all blocks", "; ".join(other)))
+    facts = table.facts(baseline, baseline_launches) + table.facts(point, point_launches)
+    if other := comparability.differences(facts, (*ignore, *comparability.PER_LAUNCH)):
+        missing.append(NotCompared(f"{pair}, all launches", "; ".join(other)))
         return
-    before, after = table.seconds(baseline, baseline_blocks), table.seconds(point, point_blocks)
-    few = "1 shared block" if shared == 1 else f"{shared or 'no'} shared blocks"
+    before, after = table.seconds(baseline, baseline_launches), table.seconds(point, point_launches)
+    few = "1 shared launch" if shared == 1 else f"{shared or 'no'} shared launches"
     yield _scaled(curve, point, kind, baseline, before, after, few)
 
 
@@ -167,7 +170,7 @@ def _scaled(
     after: Sequence[float],
     unpaired: str = "",
 ) -> Efficiency:
-    """Compare step seconds of the baseline and the point, of the same blocks unless they are
+    """Compare step seconds of the baseline and the point, of the same launches unless they are
     `unpaired`, and why.
 
     `kind` is common (a plain process) or own (the cell's one rank). The efficiency is T(p0)/T(p)
@@ -212,12 +215,12 @@ def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Ga
 
     There is no verdict, as none was asked for. `ratio` is of images/s.
     """
-    for point in table.blocks if study.reference != study.candidate else ():
+    for point in table.launches if study.reference != study.candidate else ():
         baseline = point._replace(arm=study.over(point.arm) or point.arm)
-        if baseline == point or baseline not in table.blocks:
+        if baseline == point or baseline not in table.launches:
             continue
         pair = f"{describe(point)} against {baseline.arm}"
         ignore = may_differ(study, baseline, point)
-        if blocks := table.shared(baseline, point, ignore, pair, missing):
-            ratio = table.paired(baseline, point, blocks).estimate
+        if launches := table.shared(baseline, point, ignore, pair, missing):
+            ratio = table.paired(baseline, point, launches).estimate
             yield Gain(point=point, baseline=baseline, ratio=ratio)

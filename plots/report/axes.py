@@ -114,12 +114,12 @@ def bars(values: Estimates) -> list[list[float]] | None:
 
 
 def dots(e: Estimate) -> tuple[float, ...]:
-    """List the single blocks, where they are too few for an interval."""
-    return e.blocks if e.shown is None and e.n > 1 else ()
+    """List the single launches, where they are too few for an interval."""
+    return e.launches if e.shown is None and e.n > 1 else ()
 
 
 def reach(estimates: Estimates, *others: float) -> Extent:
-    """Find the ends of a log axis that holds every value and block; no long bar flattens them."""
+    """Find the ends of a log axis that holds every value and launch; no long bar flattens them."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
     high = max([*values, *(e.shown[1] for e in estimates if e.shown)])

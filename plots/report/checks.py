@@ -28,7 +28,7 @@ def checks(a: Analysis) -> Iterator[Statement]:
 
 def _launches(a: Analysis) -> Iterator[Check]:
     """Check for missing launches, a changed study and runs without a number."""
-    planned, n = a.loaded.study.blocks, count(a.blocks, "launch")
+    planned, n = a.loaded.study.launches, count(a.launches, "launch")
     n += " of each size" if a.loaded.runs["world_size"].nunique() > 1 and a.comparisons[1:] else ""
     points = count(len(a.planned), "planned point")
     if a.gaps:
@@ -99,12 +99,12 @@ def _turns(a: Analysis) -> Iterator[Check]:
     if not taken or reasons:
         return
     groups = {
-        point: dict(zip(rows["block"], rows["took_turns_in"], strict=True))
+        point: dict(zip(rows["launch"], rows["took_turns_in"], strict=True))
         for point, rows in by_point(runs)
     }
     pairs = [c.points for c in a.comparisons] + [(g.baseline, g.point) for g in a.gains]
     both = [(groups[p], groups[q]) for p, q in pairs]
-    together = [p[block] == q[block] for p, q in both for block in p.keys() & q]
+    together = [p[launch] == q[launch] for p, q in both for launch in p.keys() & q]
     if elsewhere := together.count(False):
         why = f"of {elsewhere} of {len(together)} pairs the sides took turns with other worlds"
         yield f"{count(elsewhere, 'pair')} apart", False, why

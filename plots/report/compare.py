@@ -115,7 +115,7 @@ def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
         by_name = {_HOSTS: hosts}
         for facts in a.loaded.runs["facts"]:
             for name, value in facts.items():
-                if not name.startswith((*_OF_SIZES, *comparability.PER_BLOCK)):
+                if not name.startswith((*_OF_SIZES, *comparability.PER_LAUNCH)):
                     by_name.setdefault(name, set()).add(value)
         by_study.append({name: ", ".join(sorted(values)) for name, values in by_name.items()})
     names = dict.fromkeys(name for facts in by_study for name in facts)
@@ -132,7 +132,7 @@ def _study(folder: Path, a: Analysis) -> dict[str, Any]:
         "name": a.loaded.study.name,
         "machine": machine(a.loaded.host),
         "measured": " to ".join([*days][:: max(1, len(days) - 1)]) or "not recorded",
-        "blocks": a.blocks,
+        "launches": a.launches,
         "emulated": bool(a.timelines),
     }
 
@@ -146,7 +146,7 @@ def _sections(
     described = [_study(Path(name), a) for name, a in zip(names, studies, strict=True)]
     rows = [
         *((key, *(str(one[key]) for one in described)) for key in ("machine", "measured")),
-        ("launches", *(str(a.blocks) for a in studies)),
+        ("launches", *(str(a.launches) for a in studies)),
         ("emulated", *(", ".join(a.timelines) or "no" for a in studies)),
         *differing,
     ]
@@ -182,7 +182,7 @@ def _sections(
 
 
 def cells(folder: Path, reference: str, candidate: str) -> Compared:
-    """Compare any two sides of one study, paired by block: a question that it was not made for.
+    """Compare any two sides of one study, paired by launch: a question that it was not made for.
 
     A side is a cell, or a cell and its arm: 'ddp/mpi,matched'.
     """
@@ -191,8 +191,8 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     a, missing = analysed(folder), list[NotCompared]()
     sides = Choice.read(reference), Choice.read(candidate)
     for side, words in zip(sides, (reference, candidate), strict=True):
-        if not any(side.takes(point) for point in a.table.blocks):
-            known = sorted({",".join(filter(None, p[:2])) for p in a.table.blocks})
+        if not any(side.takes(point) for point in a.table.launches):
+            known = sorted({",".join(filter(None, p[:2])) for p in a.table.launches})
             raise UsageError(f"{folder} has no {words}; it has {'; '.join(known)}")
     comparisons = compare(a.table, a.loaded.study, missing, sides)
     if not comparisons:

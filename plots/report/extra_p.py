@@ -1,4 +1,4 @@
-"""Extra-P's text format: seconds per step against ranks, a value for each block."""
+"""Extra-P's text format: seconds per step against ranks, a value for each launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plots.analyse.study import Analysis
 
 
 def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
-    """Write seconds of a step against ranks: a region for each line, a value for each block.
+    """Write seconds of a step against ranks: a region for each line, a value for each launch.
 
     Extra-P's text format has the same points in every region: what lacks one is left out, and named
     in remarks beside the text.
@@ -32,7 +32,7 @@ def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
             continue
         lines.append(f"REGION {name}")
         for world in worlds:
-            means = a.table.blocks[region[world]].values()
+            means = a.table.launches[region[world]].values()
             lines.append(f"DATA {' '.join(repr(mean.step_seconds) for mean in means)}")
     if len(remarks) == len(regions):
         raise UsageError(f"no cell has all points of the curve {curve}; choose another")

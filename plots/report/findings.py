@@ -203,19 +203,19 @@ def _next(a: Analysis) -> Iterator[Statement]:
         folder = name if (_STUDIES / f"{name}.toml").exists() else f"results/{name}"
     verb = "submit" if runs["allocation"].str.startswith("job ").any() else "run"
     command = f"python -m slurm {verb} {shlex.quote(clean(folder))}"
-    by_block = runs.assign(ended_s=runs["began_s"] + runs["wall_s"]).groupby("block")
-    launch_s = (by_block["ended_s"].max() - by_block["began_s"].min()).median()
+    by_launch = runs.assign(ended_s=runs["began_s"] + runs["wall_s"]).groupby("launch")
+    launch_s = (by_launch["ended_s"].max() - by_launch["began_s"].min()).median()
 
     def price(launches: int) -> str:
         minutes = "" if math.isnan(launch_s) else f", about {launch_s * launches / 60:.0f} min"
         return count(launches, "launch") + minutes
 
-    n, left = c.paired.n, c.max_blocks - c.paired.n
+    n, left = c.paired.n, c.max_launches - c.paired.n
     if c.settled and c.unit == "sessions":
         text, command = "nothing is open here; other sizes and machines are another study.", ""
     elif c.settled and left > 0:
-        more = min(a.loaded.study.blocks or c.needs, left)
-        command += f" --blocks {n + more}"
+        more = min(a.loaded.study.launches or c.needs, left)
+        command += f" --launches {n + more}"
         means = f"from {stats.SESSIONS} sessions on the interval is over their means"
         text = f"on another day add {price(more)}: {means}."
     elif n < c.needs:

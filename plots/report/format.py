@@ -41,16 +41,16 @@ def escape(value: object, limit: int = 1000) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """Write '64.7 % [62.3, 67.2]'; below six blocks, too few for an interval, their own values."""
+    """Write '64.7 % [62.3, 67.2]'; below six launches, too few for an interval, their own values."""
     if e.shown is not None:
         # no end of a ratio is written as 1 unless it is 1
         low, high = ends(*e.shown, 3, 1.0) if form is ratio else map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
     if not e.n:  # somebody else's number
         return form(e.value)
-    if e.n == 1 or not e.blocks:  # none of two groups that share no block
+    if e.n == 1 or not e.launches:  # none of two groups that share no launch
         return f"{form(e.value)} (n={e.n}, no interval)"
-    return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
+    return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.launches)})"
 
 
 def short(e: Estimate, form: Callable[[float], str]) -> str:
@@ -59,7 +59,7 @@ def short(e: Estimate, form: Callable[[float], str]) -> str:
 
 
 def every(n: int, noun: str) -> str:
-    """Name all of n things: 'the one block', 'both blocks', 'all 6 blocks'."""
+    """Name all of n things: 'the one launch', 'both launches', 'all 6 launches'."""
     if n == 1:
         return f"the one {noun}"
     counted = count(n, noun)

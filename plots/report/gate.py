@@ -47,14 +47,14 @@ def changes(
 ) -> Iterator[Change]:
     """Judge each point that either study has or planned: images/s, the later over the earlier.
 
-    The ratio is unpaired, as other days are other blocks: Welch's interval on logs of block means.
+    The ratio is unpaired, as other days are other launches: Welch's interval on logs of launch means.
     Without a usable run `after` is None, and `nothing` says why.
     """
     studies = [before] if after is None else [before, after]
-    known = {point for a in studies for point in a.table.blocks}
+    known = {point for a in studies for point in a.table.launches}
     for point in sorted(known | {gap.point for a in studies for gap in a.gaps}):
-        was = before.table.blocks.get(point, {})
-        now = after.table.blocks.get(point, {}) if after else {}
+        was = before.table.launches.get(point, {})
+        now = after.table.launches.get(point, {}) if after else {}
         if not now:
             reason = nothing if was else "planned, and no usable run of it"
             yield Change(point=point, state="missing", reason=reason)
@@ -81,7 +81,7 @@ def _judge(change: Estimate, below: float) -> tuple[State, str]:
     """Judge a point by its interval alone: a value without one may be chance."""
     text, ends = f"{interval(change, ratio)} of before", change.shown
     if ends is None:
-        return "not settled", f"{text}, no interval from fewer than {stats.MIN_BLOCKS} launches"
+        return "not settled", f"{text}, no interval from fewer than {stats.MIN_LAUNCHES} launches"
     if ends[1] < below:
         return "slower", f"{text}, below {below:g}"
     if ends[0] < below:

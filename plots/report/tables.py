@@ -105,7 +105,7 @@ def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Make the rows for JSON, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    """Make the rows for JSON, unrounded; an estimate is value, low95, high95 and n (launches)."""
     kept = [c for c in columns if c.name]
     cells = [map(plain, c.values(rows)) for c in kept]
     return [dict(zip([c.name for c in kept], row, strict=True)) for row in zip(*cells, strict=True)]
@@ -195,9 +195,9 @@ def comparisons(a: Analysis) -> tuple[Column, ...]:
         Column(lambda c: c.paired.interval(c.level), key="interval"),
         Column(word, key="verdict"),
         Column(sentence, key="verdict_text"),
-        Column("chance", key="chance_at_max_blocks"),
+        Column("chance", key="chance_at_max_launches"),
         *_keys("reference", "candidate", "global_batch", "paired.ratio", "paired.ratios"),
-        *_keys("level", "margin", "primary", "blocks_to_settle", "another_day"),
+        *_keys("level", "margin", "primary", "launches_to_settle", "another_day"),
     )
 
 
@@ -328,7 +328,7 @@ SCALING = (
     Column("speedup", "speed-up [95 %]", ratio),
     Column("efficiency", "efficiency [95 %]", percent),
     Column("step_overhead_seconds", "step overhead ms", lambda s: f"{1000 * s:+,.1f}"),
-    Column("paired", key="paired_by_block"),
+    Column("paired", key="paired_by_launch"),
     Column("efficiency.n", "n", key=""),
     _FLAGS,
 )
@@ -345,9 +345,9 @@ GAPS = (
     Column("curve", "curve"),
     *POINT,
     *BATCH,
-    Column("planned", "launches planned", key="blocks_planned"),
+    Column("planned", "launches planned", key="launches_planned"),
     Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
-    Column("missing", "missing", key="blocks_missing"),
+    Column("missing", "missing", key="launches_missing"),
 )
 LOGS = (
     Column("log", "log"),

@@ -27,7 +27,7 @@ from plots.report.page import html, markdown, page
 
 SCHEMA = 3  # of summary.json
 _CURVES = ("Scaling", "Throughput")  # begin the titles of the sections on curves
-_OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
+_OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_launches"}
 
 
 def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
@@ -113,19 +113,19 @@ def _trainings(a: Analysis) -> dict[str, str]:
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
-    """Gather all that a report prints, unrounded; an estimate is value, low95, high95, n (blocks).
+    """Gather all that a report prints, unrounded; an estimate is value, low95, high95, n (launches).
 
     Every row of numbers says whether it is emulated; what is not of one arm, whether any of it.
     """
-    study, blocks = a.loaded.study, a.loaded.study.blocks or None
+    study, launches = a.loaded.study, a.loaded.study.launches or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
     data = {
         "schema": SCHEMA,
         "study": {
             **study.model_dump(include=_OF_THE_STUDY),
-            "blocks": blocks,
-            "blocks_planned": blocks,
-            "blocks_usable": a.blocks,
+            "launches": launches,
+            "launches_planned": launches,
+            "launches_usable": a.launches,
         },
         "emulated": a.timelines,
         "machine": machine(a.loaded.host),

@@ -23,7 +23,7 @@ try:
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom, complain
     from slurm.driver.job import LocalJob
-    from slurm.driver.script import JobOptions, read_launches
+    from slurm.driver.script import JobOptions, read_groups
 except ModuleNotFoundError as absent:
     give_up(absent)
 
@@ -51,11 +51,11 @@ def _here(options: JobOptions, common: list[str]) -> int:
         held = folder.lock()
         lock = held.fileno()
     folder.keep_study(options.study)
-    return LocalJob(options, common, read_launches(sys.stdin.read()), [lock]).work()
+    return LocalJob(options, common, read_groups(sys.stdin.read()), [lock]).work()
 
 
 def _in_slurm(options: JobOptions, common: list[str]) -> int:
-    launches = read_launches(sys.stdin.read())
+    groups = read_groups(sys.stdin.read())
     check_allocation(options)
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
     folder.check_not_shipped()
@@ -63,7 +63,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     for name in ("runs", "jobs"):
         (options.study_dir / name).mkdir(parents=True, exist_ok=True)
     folder.keep_study(options.study)
-    job = SlurmJob(options, common, launches, Diary(options.study_dir, options.job))
+    job = SlurmJob(options, common, groups, Diary(options.study_dir, options.job))
     code, refused = 1, "broken off"
     try:
         code, refused = job.work(), ""
@@ -99,8 +99,10 @@ def _all_ok(study_dir: Path) -> bool:
     folder = StudyFolder(study_dir.parent, study_dir.name)
     if (study := folder.kept()) is None:
         return False
-    planned = plan(study, folder.asked_blocks(study), folder.runs)
-    return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
+    planned = plan(study, folder.asked_launches(study), folder.runs)
+    return all(
+        look(run, job_is_running=False).state == "ok" for launch in planned for run in launch
+    )
 
 
 def _one_line(job: str, error: Exception) -> str:

@@ -19,7 +19,7 @@ from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, complain, first_error, is_ok
 from slurm.driver.job import LocalJob
-from slurm.driver.script import JobOptions, LaunchLines, RunLine
+from slurm.driver.script import GroupLines, JobOptions, RunLine
 from slurm.driver.steps import Ended
 from slurm.fit import PREFLIGHT_S
 
@@ -34,9 +34,9 @@ class SlurmJob(LocalJob):
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
     def __init__(
-        self, options: JobOptions, common: list[str], launches: list[LaunchLines], diary: Diary
+        self, options: JobOptions, common: list[str], groups: list[GroupLines], diary: Diary
     ) -> None:
-        super().__init__(options, common, launches)
+        super().__init__(options, common, groups)
         self.diary, self.restart, self.session = diary, diary.restart, ""
         self.names = f"{options.job}-{diary.id}-{diary.restart}"
 
@@ -68,7 +68,7 @@ class SlurmJob(LocalJob):
         if self.options.requeue and again and self.restart < _MOST_RESTARTS:
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
-    def may_start(self, launch: LaunchLines) -> bool:
+    def may_start(self, group: GroupLines) -> bool:
         if self.steps.stopped is None and self._has_time():
             return True
         if self.reason == "complete":
@@ -109,8 +109,11 @@ class SlurmJob(LocalJob):
         study = StudyFolder(self.folder.parent, self.folder.name).kept() if self.restart else None
         if study is None:
             return
-        blocks, ids = 1 + max(line.block for line in self.lines), {line.id for line in self.lines}
-        planned = (run for block in plan(study, blocks, self.folder / "runs") for run in block)
+        launches, ids = (
+            1 + max(line.launch for line in self.lines),
+            {line.id for line in self.lines},
+        )
+        planned = (run for launch in plan(study, launches, self.folder / "runs") for run in launch)
         looked_at = [look(run, job_is_running=False) for run in planned if run.id in ids]
         parted = not_comparable(looked_at, study.pairs)
         for log in (run.log for run in parted if is_ok(run.log)):
@@ -118,13 +121,13 @@ class SlurmJob(LocalJob):
 
     def _has_time(self) -> bool:
         """Check whether another run has time to end: half as long again as the longest."""
-        runs = max((len(launch.lines) for launch in self.launches), default=1)
+        runs = max((len(group.lines) for group in self.groups), default=1)
         most = runs * self.options.limit_s
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
         return self.end_s - time.time() - self.options.lead_s >= need_s
 
     def _preflight(self) -> None:
-        """Look before the hours are spent: the same launch, all ranks, every cell once."""
+        """Look before the hours are spent: the same launch line, all ranks, every cell once."""
         if os.environ.get("PREFLIGHT", "yes") != "yes":
             return
         ranks = max((line.ranks for line in self.lines), default=1)

@@ -21,7 +21,7 @@ from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, first_error, is_ok, new_session, oom_kills
-from slurm.driver.script import JobOptions, LaunchLines, RunLine
+from slurm.driver.script import GroupLines, JobOptions, RunLine
 from slurm.driver.steps import Ended, Step, Steps
 
 
@@ -37,11 +37,11 @@ class LocalJob:
         self,
         options: JobOptions,
         common: list[str],
-        launches: list[LaunchLines],
+        groups: list[GroupLines],
         keep_open: Sequence[int] = (),
     ) -> None:
-        self.options, self.common, self.launches = options, common, launches
-        self.lines = [line for launch in launches for line in launch.lines]
+        self.options, self.common, self.groups = options, common, groups
+        self.lines = [line for group in groups for line in group.lines]
         self.steps = Steps(self.grace_s, keep_open)
         self.folder = options.study_dir
         self.bench = [*options.container, options.python, "-m", "bench"]
@@ -67,23 +67,23 @@ class LocalJob:
         return self.options.launcher == "mpirun" and "--hostfile" not in self.options.launch_args
 
     def run_all(self) -> None:
-        for launch in self.launches:
-            self._do(launch)
+        for group in self.groups:
+            self._do(group)
 
-    def may_start(self, launch: LaunchLines) -> bool:
+    def may_start(self, group: GroupLines) -> bool:
         return self.steps.stopped is None
 
-    def parts(self, launch: LaunchLines) -> list[LaunchLines]:
-        """Give the launch, or its runs one by one where they cannot live at once: each says why."""
-        lines, apart = launch.lines, ""
+    def parts(self, group: GroupLines) -> list[GroupLines]:
+        """Give the group, or its runs one by one where they cannot live at once: each says why."""
+        lines, apart = group.lines, ""
         if len(lines) > 1 and "cuda" in self.common and gpu.of_one_process(os.environ):
             apart = "a GPU of compute mode Exclusive_Process takes one world at a time"
         elif len(lines) > 1:
             try:
-                _new_table(launch).forget_name()
+                _new_table(group).forget_name()
             except OSError as error:
                 apart = f"{SHARED_MEMORY} cannot be written: {error.strerror}"
-        return [LaunchLines([line], apart) for line in lines] if apart else [launch]
+        return [GroupLines([line], apart) for line in lines] if apart else [group]
 
     def after_failure(self, ended: Ended, line: RunLine, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
@@ -103,49 +103,49 @@ class LocalJob:
                 f"{log} was made on {', '.join(elsewhere)}, and this is {this}: {rule}"
             )
 
-    def _do(self, launch: LaunchLines) -> None:
-        """Do the runs of a launch not yet done; none is measured without those it belongs to."""
-        logs = [self._files(line)[0] for line in launch.lines]
+    def _do(self, group: GroupLines) -> None:
+        """Do the runs of a group not yet done; none is measured without those it belongs to."""
+        logs = [self._files(line)[0] for line in group.lines]
         done = [is_ok(log) for log in logs]
         if all(done):
-            for line, log in zip(launch.lines, logs, strict=True):
+            for line, log in zip(group.lines, logs, strict=True):
                 self.check_host(log)
                 self._say(line, "done before, skipped")
         elif any(log.exists() for log in logs) and not self.restart:
             self.failed += len(done) - sum(done)
             again = f"rename it to do the run again ('python -m slurm {self.verb}' does)"
-            for line, log, is_done in zip(launch.lines, logs, done, strict=True):
+            for line, log, is_done in zip(group.lines, logs, done, strict=True):
                 state = "its log exists but is not ok" if log.exists() else "its partner's exists"
                 self._say(line, "done before" if is_done else f"{state}; {again}")
-        elif not self.may_start(launch):
+        elif not self.may_start(group):
             self.left += len(logs)
             if self.reason != "complete":
-                for line in launch.lines:
+                for line in group.lines:
                     self._say(line, f"left for the next job, {self.reason}")
         else:
             for log in logs:
                 if log.exists():  # a job that Slurm starts again does what it has not finished
                     StudyFolder.set_aside(log)
             self.begun += len(logs)
-            for part in self.parts(launch):
+            for part in self.parts(group):
                 self._start(part)
 
     def _say(self, line: RunLine, state: str = "") -> None:
         number = f"[{self.lines.index(line) + 1}/{len(self.lines)}]"
         print(f"{number} {line.id}{state and f': {state}'}", flush=True)
 
-    def _start(self, launch: LaunchLines) -> None:
-        """Run a launch to its end, record how each of its runs ended, and count."""
-        before, lines, wrong = oom_kills(), launch.lines, []
+    def _start(self, group: GroupLines) -> None:
+        """Run a group to its end, record how each of its runs ended, and count."""
+        before, lines, wrong = oom_kills(), group.lines, []
         for line in lines:
             self._say(line)
-        ended, failed = self._run(launch)
-        is_stopped, limit_s = self.steps.stopped is not None, self.limit_s(launch)
+        ended, failed = self._run(group)
+        is_stopped, limit_s = self.steps.stopped is not None, self.limit_s(group)
         for index, (line, end) in enumerate(zip(lines, ended, strict=True)):
             by_itself = failed in (None, index) or end.timed_out or is_stopped
             partner = "" if by_itself else lines[failed or 0].id
             log, out = self._files(line)
-            named = {"session": self.session, "partner": partner, "apart": launch.apart}
+            named = {"session": self.session, "partner": partner, "apart": group.apart}
             facts = {name: value for name, value in named.items() if value}
             killed = oom_kills() - before
             close(log, out, end, limit_s, is_stopped, oom_kills=killed, **facts)
@@ -170,13 +170,13 @@ class LocalJob:
         runs = self.folder / "runs"
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
-    def _run(self, launch: LaunchLines) -> tuple[list[Ended], int | None]:
-        """Start the runs of a launch and wait for them; also which of them ended the others."""
-        table, steps = _new_table(launch) if len(launch.lines) > 1 else None, []
+    def _run(self, group: GroupLines) -> tuple[list[Ended], int | None]:
+        """Start the runs of a group and wait for them; also which of them ended the others."""
+        table, steps = _new_table(group) if len(group.lines) > 1 else None, []
         with ExitStack() as stack:
             try:
-                for turn, line in enumerate(launch.lines):
-                    steps.append(self._start_run(line, self.limit_s(launch), table, turn, stack))
+                for turn, line in enumerate(group.lines):
+                    steps.append(self._start_run(line, self.limit_s(group), table, turn, stack))
                 if table is None:
                     return [self.steps.wait(*steps)], None
                 return self.steps.wait_together(steps, table.break_off), table.broken_by
@@ -209,14 +209,14 @@ class LocalJob:
             env["TMPDIR"] = stack.enter_context(folder)
         return self.steps.start(command, out, limit_s, env, *before_end)
 
-    def limit_s(self, launch: LaunchLines) -> int:
-        """Compute the limit of each run of a launch in seconds, as each waits for the others."""
-        return self.options.limit_s * len(launch.lines)
+    def limit_s(self, group: GroupLines) -> int:
+        """Compute the limit of each run of a group in seconds, as each waits for the others."""
+        return self.options.limit_s * len(group.lines)
 
 
-def _new_table(launch: LaunchLines) -> TurnTable:
-    """Make the table that the runs of a launch share on this node. Raises OSError."""
-    return TurnTable(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
+def _new_table(group: GroupLines) -> TurnTable:
+    """Make the table that the runs of a group share on this node. Raises OSError."""
+    return TurnTable(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in group.lines)))
 
 
 def temporary_prefix(folder: Path) -> str:

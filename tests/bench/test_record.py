@@ -296,7 +296,7 @@ def config_with(**fields: object) -> Any:
         ("start", {"schema": True}, "start.schema=True"),
         ("start", {"host": rank_0(hostname=["n1"])}, "start.host.ranks.0.hostname=['n1']"),
         ("start", {"host": rank_0(cpu="x" * 1_000_000)}, "start.host.ranks.0.cpu='xxx"),
-        ("start", {"config": config_with(block=10**30)}, "config.block is beyond any real one"),
+        ("start", {"config": config_with(launch=10**30)}, "config.launch is beyond any real one"),
         ("start", {"config": config_with(augment=1)}, "config.augment=1, which a log has as True"),
         ("end", {"checks": {"samples_per_step": 1}}, "end.checks.samples_per_step=1"),
         ("end", {"status": None}, "end.status=None: Input should be a valid string"),

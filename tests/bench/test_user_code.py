@@ -70,7 +70,7 @@ question = "Does my model run elsewhere?"
 cells = ["single"]
 scaling = ["weak"]
 world_sizes = [1]
-blocks = 1
+launches = 1
 [weak]
 batch_per_rank = 4
 [run]

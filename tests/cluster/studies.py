@@ -25,7 +25,7 @@ question = "Does it come to its end?"
 cells = {cells}
 scaling = ["batch"]
 nodes = [{nodes}]
-{blocks}
+{launches}
 time_limit_s = 180
 expected_run_s = 15
 turns = {turns}
@@ -58,7 +58,7 @@ def site(folder: Path, extra: Sequence[str] = (), **changes: str) -> Path:
 
 @dataclass(frozen=True)
 class Tiny:
-    """One block of one run for each cell, at one node count: one job."""
+    """One launch of one run for each cell, at one node count: one job."""
 
     folder: Path
     site: Path
@@ -66,7 +66,7 @@ class Tiny:
     cells: tuple[str, ...] = ("ddp", "horovod")
     nodes: int = 2
     turns: bool = False  # else one run after the other
-    blocks: str = "blocks = 1"  # and further keys
+    launches: str = "launches = 1"  # and further keys
 
     @property
     def hold(self) -> Path:
@@ -82,7 +82,7 @@ class Tiny:
             name=self.name,
             cells=list(self.cells),
             nodes=self.nodes,
-            blocks=self.blocks,
+            launches=self.launches,
             turns=str(self.turns).lower(),
         )
         source.write_text(text.replace("'", '"'))

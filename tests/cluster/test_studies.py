@@ -90,15 +90,15 @@ def test_a_site_that_names_the_wrong_plug_in_is_refused(tmp_path: Path) -> None:
 def test_jobs_go_on_until_the_last_look_and_the_report_is_made(tmp_path: Path) -> None:
     """One cell in two arms, and a margin that no measurement reaches: not settled at six."""
     cells = ("ddp/gloo",)
-    keys = 'blocks = 6\nmax_blocks = 8\nmargin = 0.00001\nreference = "ddp/gloo"\n'
+    keys = 'launches = 6\nmax_launches = 8\nmargin = 0.00001\nreference = "ddp/gloo"\n'
     keys += 'candidate = "ddp/gloo"\narms = { once = {}, again = { over = "once" } }'
-    tiny = Tiny(tmp_path, site(tmp_path), cells=cells, nodes=1, blocks=keys)
+    tiny = Tiny(tmp_path, site(tmp_path), cells=cells, nodes=1, launches=keys)
     tiny.submit(report=True)
     said = tiny.wait(limit_s=900)  # eight jobs and two reports
     assert "; ends: all 8 launches are done\n" in said
     assert "tiny: 16 runs: 16 ok" in said
     assert "6 launches; " in tiny.printed()
-    assert "n001-b07  submitted as job " in tiny.printed()
+    assert "n001-launch07  submitted as job " in tiny.printed()
     assert "ddp/gloo" in (tmp_path / "results" / "tiny" / "report.md").read_text()
 
 

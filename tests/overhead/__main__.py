@@ -150,7 +150,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
 
 
 def in_words(ratios: Sequence[float], unit: str) -> str:
-    """Describe the ratios as '1.0012 [0.9950, 1.0074] (95 %, n=12 blocks)'."""
+    """Describe the ratios as '1.0012 [0.9950, 1.0074] (95 %, n=12 launches)'."""
     value, low, high = interval(ratios)
     return f"{value:.4f} [{low:.4f}, {high:.4f}] (95 %, n={len(ratios)} {unit})"
 

@@ -73,7 +73,7 @@ def study_of(name: str, needs: dict[str, Any]) -> Study:
             "cells": ("single", *PAIR),
             "scaling": ("weak",),
             "world_sizes": (2,),
-            "blocks": 1,
+            "launches": 1,
             "weak": {"batch_per_rank": 16},
             **needs,
             "run": run,
@@ -127,7 +127,7 @@ def test_arms_of_every_field_are_told_apart_or_refused(
     analysis = analyse(loaded)
     assert analysis.gaps == []
     assert analysis.varying == [], "what tells arms apart is no doubt"
-    distributed = [p for p in analysis.table.blocks if p.cell != "single"]
+    distributed = [p for p in analysis.table.launches if p.cell != "single"]
     if "single" in study.cells:
         assert {s.point for s in analysis.efficiency if s.kind == "common"} == {*distributed}
     if name not in fields_with(Role.APART) and set(study.cells) >= set(PAIR):

@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = logs.study(tmp_path / "test", blocks=6)
-    logs.study_toml(folder, blocks=6)
+    folder = logs.study(tmp_path / "test", launches=6)
+    logs.study_toml(folder, launches=6)
     with (folder / "study.toml").open("a") as file:
         file.write('primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
     assert main(["report", str(folder)]) == 0

@@ -119,7 +119,7 @@ def test_an_interval_around_the_limit_or_none_is_not_settled(
     code, said, error = check(capsys, *map(str, studies), below="1")
     assert (code, states(said)) == (3, {"not settled": 8})
     assert "on both sides of 1" in error
-    few = logs.study(tmp_path / "few", blocks=2, seed=4)
+    few = logs.study(tmp_path / "few", launches=2, seed=4)
     code, said, error = check(capsys, str(studies[0]), str(few))
     assert code == 3
     assert "no interval from fewer than 6 launches" in error
@@ -132,12 +132,12 @@ def bucketed(folder: Path, seconds: dict[float, float]) -> Path:
         '[weak]\nbatch_per_rank = 16\n[run]\nsettings = "matched"\n'
         "[arms.small]\nbucket_mib = 1.0\n[arms.large]\nbucket_mib = 25.0\n"
     )
-    logs.study_toml(folder, blocks=6, more=more)
+    logs.study_toml(folder, launches=6, more=more)
     noise = np.random.default_rng(len(folder.name))
-    for block, cell, (mib, true) in itertools.product(range(6), CELLS, seconds.items()):
+    for launch, cell, (mib, true) in itertools.product(range(6), CELLS, seconds.items()):
         name = "small" if mib == 1.0 else "large"
-        run = logs.config(f"{cell}@{name}", 2, 16, block, settings="matched", bucket_mib=mib)
-        path = folder / "runs" / f"{block}-{cell.replace('/', '-')}-{name}.jsonl"
+        run = logs.config(f"{cell}@{name}", 2, 16, launch, settings="matched", bucket_mib=mib)
+        path = folder / "runs" / f"{launch}-{cell.replace('/', '-')}-{name}.jsonl"
         logs.write(path, run, true * np.exp(noise.normal(0, 0.005)))
     return folder
 
@@ -177,10 +177,10 @@ def test_two_arms_of_one_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "bf16": {"precision": "bf16"},
         "matched": {"settings": "matched"},
     }
-    for block, (arm, fields) in itertools.product(range(6), arms.items()):
-        run = logs.config(f"ddp/mpi@{arm}", 2, 16, block, **fields)
+    for launch, (arm, fields) in itertools.product(range(6), arms.items()):
+        run = logs.config(f"ddp/mpi@{arm}", 2, 16, launch, **fields)
         seconds = 0.2 / {"plain": 1, "bf16": 2, "matched": 1.25}[arm]
-        logs.write(tmp_path / "runs" / f"{block}-{arm}.jsonl", run, seconds)
+        logs.write(tmp_path / "runs" / f"{launch}-{arm}.jsonl", run, seconds)
     tables = "[arms.plain]\n[arms.bf16]\nprecision = 'bf16'\n[arms.matched]\nsettings = 'matched'\n"
     cells = (
         'cells = ["ddp/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n[weak]\nbatch_per_rank = 16\n'

@@ -34,10 +34,10 @@ def test_other_units_have_no_limit() -> None:
 
 
 def test_counts_are_english() -> None:
-    assert [every(n, "block") for n in (1, 2, 3)] == [
-        "the one block",
-        "both blocks",
-        "all 3 blocks",
+    assert [every(n, "launch") for n in (1, 2, 3)] == [
+        "the one launch",
+        "both launches",
+        "all 3 launches",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Gaps: the report says which planned points and blocks are not there, and which pairs of them."""
+"""Gaps: the report says which planned points and launches are not there, and which pairs of them."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ global_batch = 32
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name: str) -> None:
-    """Two that were one would be there twice in each block, and none of their runs would count."""
+    """Two that were one would be there twice in each launch, and none of their runs would count."""
     path = find_study(name)
     study = fit(read_study(path), read_site("perlmutter"), (), path)
     each = points(study).items()
@@ -40,7 +40,7 @@ def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name:
 
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
-    """Six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
+    """Six launches, of which launch 5 lost Horovod at two ranks, where both curves meet."""
     logs.study(tmp_path)
     logs.study_toml(tmp_path, more=PLAN)
     for path in (tmp_path / "runs").glob("5-*-horovod-mpi-2.jsonl"):
@@ -53,9 +53,9 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
 
 
 def test_an_arm_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, overlap="on")
+    logs.study(tmp_path, launches=2, cells={"single": 1.0, "ddp/mpi": 1.1}, overlap="on")
     arms = '[arms.plain]\n[arms.late]\noverlap = "off"\nprecision = "float32"\n'
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', "") + arms)
+    logs.study_toml(tmp_path, launches=2, more=PLAN.replace(', "horovod/mpi"', "") + arms)
     a = analyse(load(tmp_path))
     assert [
         (g.curve, g.point.cell, g.point.world_size, g.point.arm, g.missing) for g in a.gaps
@@ -68,8 +68,8 @@ def test_an_arm_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
-        ("blocks = 100000000", "key 'question' is missing"),
-        ('question = "?"\nmargin = 0.05\nbloks = 3', "did you mean 'blocks'?"),
+        ("launches = 100000000", "key 'question' is missing"),
+        ('question = "?"\nmargin = 0.05\nbloks = 3', "did you mean 'launches'?"),
     ],
 )
 def test_a_report_says_where_the_study_is_no_valid_one(
@@ -101,8 +101,8 @@ def test_a_study_of_an_earlier_form_is_told_and_loses_no_run(tmp_path: Path) -> 
 
 def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:
     """Without `single` there is no common baseline, and none was wanted."""
-    logs.study(tmp_path, blocks=2, cells={"ddp/mpi": 1.0, "horovod/mpi": 1.1})
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace('"single", ', ""))
+    logs.study(tmp_path, launches=2, cells={"ddp/mpi": 1.0, "horovod/mpi": 1.1})
+    logs.study_toml(tmp_path, launches=2, more=PLAN.replace('"single", ', ""))
     a = analyse(load(tmp_path))
     assert len(a.not_compared) == 8
     assert lacking(a) == []
@@ -110,7 +110,7 @@ def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:
     assert lacking(analyse(load(tmp_path))) == []
     for path in (tmp_path / "runs").glob("*-horovod-mpi-2.jsonl"):
         path.unlink()
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace('"single", ', ""))
+    logs.study_toml(tmp_path, launches=2, more=PLAN.replace('"single", ', ""))
     assert lacking(analyse(load(tmp_path))) == ["2 gaps", "1 pair not compared"]
 
 

@@ -128,13 +128,13 @@ def started(path: Path, moment: str, pid: int = 7) -> None:
     path.write_bytes(logs.resealed(text.encode()))
 
 
-def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
+def test_one_measurement_under_two_launches_counts_once(tmp_path: Path) -> None:
     """The log that bears the name it was written under is the original, whichever sorts first."""
     usual = "10:00:00"
-    for block, moment in ((4, usual), (5, usual), (6, "10:00:00.000001"), (7, usual)):
-        name = tmp_path / f"b{block}.jsonl"
-        written = tmp_path / "b5.jsonl" if block == 4 else name
-        logs.write(name, logs.config("ddp/mpi", 2, block=block, log_path=written), 0.1)
+    for launch, moment in ((4, usual), (5, usual), (6, "10:00:00.000001"), (7, usual)):
+        name = tmp_path / f"b{launch}.jsonl"
+        written = tmp_path / "b5.jsonl" if launch == 4 else name
+        logs.write(name, logs.config("ddp/mpi", 2, launch=launch, log_path=written), 0.1)
         started(name, moment)
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["b5.jsonl", "b6.jsonl"]
@@ -204,19 +204,19 @@ def test_nodes_of_one_kernel_are_one_machine() -> None:
     assert machine({"ranks": apart}) == f"4 x GH200, {unknown} node, 2 nodes"
 
 
-def test_runs_by_hand_need_no_block_no_curve_and_no_study(tmp_path: Path) -> None:
-    by_hand: dict[str, Any] = {"block": None, "curves": ()}
+def test_runs_by_hand_need_no_launch_no_curve_and_no_study(tmp_path: Path) -> None:
+    by_hand: dict[str, Any] = {"launch": None, "curves": ()}
     logs.write(tmp_path / "a.jsonl", logs.config("single", **by_hand), 0.1)
     strong = logs.config("ddp/mpi", 2, **by_hand, batch_per_rank=None, global_batch=16)
     logs.write(tmp_path / "b.jsonl", strong, 0.1)
     loaded = load(tmp_path)
     assert loaded.runs["curves"].tolist() == [("weak",), ("strong",)]
-    assert loaded.runs["block"].nunique() == 1
-    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
+    assert loaded.runs["launch"].nunique() == 1
+    assert (loaded.study.margin, loaded.study.launches) == (0.02, 0)
     assert "margin of 2 %" in loaded.notes[0]
-    logs.study_toml(tmp_path, blocks=8, margin=0.03)
+    logs.study_toml(tmp_path, launches=8, margin=0.03)
     loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks, loaded.notes) == (0.03, 8, ())
+    assert (loaded.study.margin, loaded.study.launches, loaded.notes) == (0.03, 8, ())
 
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
@@ -285,18 +285,18 @@ def test_runs_of_unequal_environments_are_not_compared(tmp_path: Path, kept: str
     horovod = comparability.facts(candidate, logs.host(2, **{kept: own}), {})
     differs = ["env.MV2_X: 1, unset"]
     assert comparability.differences([ddp, horovod], comparability.OF_A_SIDE) == differs
-    for block, provenance in enumerate(({kept: own}, {kept: own}, {})):
-        run = candidate.model_copy(update={"block": block})
-        logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=logs.host(2, **provenance))
+    for launch, provenance in enumerate(({kept: own}, {kept: own}, {})):
+        run = candidate.model_copy(update={"launch": launch})
+        logs.write(tmp_path / f"{launch}.jsonl", run, 0.2, provenance=logs.host(2, **provenance))
     aside = "runs of its point differ: env.MV2_X: 1, unset"
     loaded = load(tmp_path)
-    assert reasons(loaded) == {f"{block}.jsonl": aside for block in range(3)}
+    assert reasons(loaded) == {f"{launch}.jsonl": aside for launch in range(3)}
     assert loaded.runs.empty, "none of three is the usual one"
 
 
 def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
     """One row a run; numbers and texts alone; images/s follows from seconds per step."""
-    folder = logs.study(tmp_path, blocks=2)
+    folder = logs.study(tmp_path, launches=2)
     frame = plots.load_runs(str(folder))
     assert len(frame) == len(list((folder / "runs").iterdir()))
     rates = frame["global_batch"] / frame["step_seconds_mean"]
@@ -309,29 +309,29 @@ def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
 
 def test_runs_of_jobs_that_state_no_host_join_no_two_that_differ(tmp_path: Path) -> None:
     """A scheduler gives each job nodes and cores of its choice; two machines are still two."""
-    for block, name in enumerate(["job1", "job2", "job3", "node1", "node2", "node2"]):
-        of_job = {"job": {"SLURM_JOB_ID": str(block)}} if "job" in name else {}
-        cores = [block] if of_job else [0]
+    for launch, name in enumerate(["job1", "job2", "job3", "node1", "node2", "node2"]):
+        of_job = {"job": {"SLURM_JOB_ID": str(launch)}} if "job" in name else {}
+        cores = [launch] if of_job else [0]
         place = logs.host(2, **of_job, **of_ranks(hostname=name, affinity=cores))
-        run = logs.config("ddp/mpi", 2, block=block)
-        logs.write(tmp_path / f"{block}.jsonl", run, 0.1, provenance=place)
+        run = logs.config("ddp/mpi", 2, launch=launch)
+        logs.write(tmp_path / f"{launch}.jsonl", run, 0.1, provenance=place)
     aside = "runs of its point differ: hostnames: node1, node2"
-    assert reasons(load(tmp_path)) == {f"{block}.jsonl": aside for block in range(6)}
-    for block in (4, 5):
-        (tmp_path / f"{block}.jsonl").unlink()
+    assert reasons(load(tmp_path)) == {f"{launch}.jsonl": aside for launch in range(6)}
+    for launch in (4, 5):
+        (tmp_path / f"{launch}.jsonl").unlink()
     assert len(load(tmp_path).runs) == 4
 
 
-def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Path) -> None:
+def test_the_copies_of_a_planned_launch_from_elsewhere_do_not_count(tmp_path: Path) -> None:
     """The same study, run on a second machine of the same name and kind, and copied beside."""
-    for block, prefix in itertools.product(range(2), ("", "m2-", "m3-")):
-        name = f"{block}.jsonl"
-        run = logs.config("ddp/mpi", 2, block=block, position=0, log_path=Path(name))
-        if (block, prefix) != (1, ""):
+    for launch, prefix in itertools.product(range(2), ("", "m2-", "m3-")):
+        name = f"{launch}.jsonl"
+        run = logs.config("ddp/mpi", 2, launch=launch, position=0, log_path=Path(name))
+        if (launch, prefix) != (1, ""):
             logs.write(tmp_path / f"{prefix}{name}", run, 0.1)
     loaded = load(tmp_path)
     assert loaded.runs.empty
-    why = "block {} of its point is there {} times, so none counts"
+    why = "launch {} of its point is there {} times, so none counts"
     assert reasons(loaded) == {
         **dict.fromkeys(("0.jsonl", "m2-0.jsonl", "m3-0.jsonl"), why.format(0, 3)),
         **dict.fromkeys(("m2-1.jsonl", "m3-1.jsonl"), why.format(1, 2)),

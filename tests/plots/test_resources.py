@@ -17,11 +17,11 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def study(folder: Path, end: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Summarise six blocks of two cells."""
-    for block in range(6):
+    """Summarise six launches of two cells."""
+    for launch in range(6):
         for cell in ("ddp/mpi", "horovod/mpi"):
-            path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"
-            logs.write(path, logs.config(cell, 2, block=block, peak_tflops=0.5), 0.1, end=end)
+            path = folder / "runs" / f"{launch}-{cell.replace('/', '-')}.jsonl"
+            logs.write(path, logs.config(cell, 2, launch=launch, peak_tflops=0.5), 0.1, end=end)
     logs.study_toml(folder)
     assert main(["report", str(folder), "--out", str(folder)]) == 0
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())

@@ -17,7 +17,7 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from bench.study.frames import load
-from bench.study.stats import MIN_BLOCKS
+from bench.study.stats import MIN_LAUNCHES
 from plots.analyse.study import analyse
 from plots.report.tables import csv_text
 from tests.simulation.noise import measured
@@ -40,12 +40,14 @@ def main(words: Sequence[str] | None = None) -> None:
 def make(folders: Sequence[Path], out: Path) -> list[str]:
     """Write simulation.json and a CSV for each table into `out`; returns the bars.
 
-    Raises UsageError where no comparison of the folders has blocks enough for a verdict.
+    Raises UsageError where no comparison of the folders has launches enough for a verdict.
     """
     studies = [analyse(loaded) for folder in folders if not (loaded := load(folder)).runs.empty]
-    if not any(c.paired.n >= MIN_BLOCKS for a in studies for c in a.comparisons):
+    if not any(c.paired.n >= MIN_LAUNCHES for a in studies for c in a.comparisons):
         named = ", ".join(map(str, folders))
-        raise UsageError(f"{named}: no comparison of {MIN_BLOCKS} blocks; name studies that have")
+        raise UsageError(
+            f"{named}: no comparison of {MIN_LAUNCHES} launches; name studies that have"
+        )
     found = simulate(measured(studies))
     out.mkdir(parents=True, exist_ok=True)
     written = asdict(found)

@@ -16,7 +16,7 @@ from bench.study.stats import Paired
 from plots.analyse.study import Analysis
 
 Array = NDArray[np.float64]
-Noise = Callable[[Generator, tuple[int, int]], Array]  # log ratios [studies, blocks] around 0
+Noise = Callable[[Generator, tuple[int, int]], Array]  # log ratios [studies, launches] around 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,24 +24,24 @@ class Measured:
     """The noise of measured studies, of logs of seconds: 0.05 is about 5 %."""
 
     comparisons: int
-    freedom: int  # blocks less one, over all comparisons
-    paired_sd: float  # of a log ratio between blocks, pooled
+    freedom: int  # launches less one, over all comparisons
+    paired_sd: float  # of a log ratio between launches, pooled
     lowest_sd: float  # of any comparison
     highest_sd: float
     run_sd: float  # of one arm's run, if both have their half of the paired variance
-    block_sd: float  # what runs of a block share
+    launch_sd: float  # what runs of a launch share
     residuals: tuple[float, ...]  # log ratios around their comparison's mean, of sd 1
 
 
 def measured(studies: Iterable[Analysis]) -> Measured:
-    """Measure the noise of every comparison with blocks enough for a verdict."""
+    """Measure the noise of every comparison with launches enough for a verdict."""
     studies = list(studies)
     found = [paired for a in studies for paired in _decided(a)]
     logs = [np.log(p.ratios) for p in found]
     sds = [float(np.std(x, ddof=1)) for x in logs]
     paired_sd = stats.pooled_sd(x.tolist() for x in logs)
-    points = [t.step_seconds.blocks for a in studies for t in a.throughput]
-    of_points = stats.pooled_sd(np.log(x).tolist() for x in points if len(x) >= stats.MIN_BLOCKS)
+    points = [t.step_seconds.launches for a in studies for t in a.throughput]
+    of_points = stats.pooled_sd(np.log(x).tolist() for x in points if len(x) >= stats.MIN_LAUNCHES)
     assert paired_sd is not None
     assert of_points is not None
     run_sd = paired_sd / math.sqrt(2)
@@ -52,7 +52,7 @@ def measured(studies: Iterable[Analysis]) -> Measured:
         lowest_sd=min(sds),
         highest_sd=max(sds),
         run_sd=run_sd,
-        block_sd=math.sqrt(max(0.0, of_points**2 - run_sd**2)),
+        launch_sd=math.sqrt(max(0.0, of_points**2 - run_sd**2)),
         residuals=tuple(value for a in studies for value in _residuals_of(a)),
     )
 
@@ -70,7 +70,7 @@ def _residuals_of(a: Analysis) -> list[float]:
 
 
 def _decided(a: Analysis) -> list[Paired]:
-    return [c.paired for c in a.comparisons if c.paired.n >= stats.MIN_BLOCKS]
+    return [c.paired for c in a.comparisons if c.paired.n >= stats.MIN_LAUNCHES]
 
 
 def noises(m: Measured) -> dict[str, Noise]:
@@ -80,7 +80,7 @@ def noises(m: Measured) -> dict[str, Noise]:
         "residuals, as measured": partial(_residuals, m),
         "t with 3 degrees": partial(_heavy, m),
         "lognormal, both arms": partial(_lognormal, m),
-        "1 block in 4 with 5 x the noise": partial(_slow_node, m),
+        "1 launch in 4 with 5 x the noise": partial(_slow_node, m),
         "1 run in 4 is 6 % slower": partial(_modes, m),
         "stragglers in one arm alone": _stragglers,
         "1 run in 8 of one arm is 15 % slower": _hits,
@@ -89,10 +89,10 @@ def noises(m: Measured) -> dict[str, Noise]:
 
 
 def normal(m: Measured, random: Generator, shape: tuple[int, int], sd: float = 0.0) -> Array:
-    """Draw log ratios of two arms that share their block; `sd` paired, by default as measured."""
-    block = random.normal(0, m.block_sd, shape)
+    """Draw log ratios of two arms that share their launch; `sd` paired, by default as measured."""
+    launch = random.normal(0, m.launch_sd, shape)
     each = (sd or m.paired_sd) / math.sqrt(2)
-    arms = [block + random.normal(0, each, shape) for _ in range(2)]
+    arms = [launch + random.normal(0, each, shape) for _ in range(2)]
     return arms[0] - arms[1]
 
 

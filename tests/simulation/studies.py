@@ -1,7 +1,7 @@
 """Simulated studies of known truth, through the statistics of this project: what they promise.
 
-Noise is that of committed logs. Every study is log ratios, one per block, of two arms that share
-the block's own speed.
+Noise is that of committed logs. Every study is log ratios, one per launch, of two arms that share
+the launch's own speed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Flags = NDArray[np.bool_]
 
 STUDIES = 20_000  # of each kind; a share of 5 % is then good to 0.15 % (one standard error)
 SEED = 20261122
-BLOCKS = (6, 8, 12)
+LAUNCHES = (6, 8, 12)
 LOOKS = schedule(6, 20)
 OF_TURNS = 0.019  # paired sd of launches in which both sides took turns
 SEQUENTIAL = (0.0, 0.5, 1.0, 2.5)  # true effects, in margins of the studies that stop by themselves
@@ -54,13 +54,13 @@ class Outcomes:
 
 
 def outcomes(d: Array) -> Outcomes:
-    """Summarise log ratios [studies, blocks]."""
+    """Summarise log ratios [studies, launches]."""
     n = d.shape[1]
     return Outcomes(d.mean(axis=1), d.std(axis=1, ddof=1) / math.sqrt(n), n - 1)
 
 
 def swapped(d: Array) -> Outcomes:
-    """Summarise log ratios of an even number of blocks, role fitted: who is first alternates."""
+    """Summarise log ratios of an even number of launches, role fitted: who is first alternates."""
     n = d.shape[1]
     squares = sum(own.var(axis=1) * n / 2 for own in (d[:, ::2], d[:, 1::2]))
     return Outcomes(d.mean(axis=1), np.sqrt(squares / (n - 2) / n), n - 2)
@@ -71,7 +71,7 @@ class Coverage:
     """How often the 95 % interval holds the truth; a share of 1 is 100 %, as everywhere here."""
 
     noise: str
-    blocks: int
+    launches: int
     coverage: float
 
 
@@ -110,11 +110,11 @@ class Simulation:
 def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulation:
     """Simulate every table; each row draws studies of its own, which the seed fixes."""
     random = np.random.default_rng(seed)
-    shape = studies, max(BLOCKS)
+    shape = studies, max(LAUNCHES)
     drawn = {name: draw(random, shape) for name, draw in noises(m).items()}
     coverage = [
-        Coverage(noise=name, blocks=n, coverage=float(np.mean(~outcomes(d[:, :n]).differ())))
-        for (name, d), n in product(drawn.items(), BLOCKS)
+        Coverage(noise=name, launches=n, coverage=float(np.mean(~outcomes(d[:, :n]).differ())))
+        for (name, d), n in product(drawn.items(), LAUNCHES)
     ]
     looks = list(_looks(m, random, studies))
     bars = list(_bars(studies, list(drawn)[:2], coverage, looks))

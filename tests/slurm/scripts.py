@@ -21,8 +21,8 @@ CLUSTERS = [name for name in SITES if read_site(name).scheduler == "slurm"]
 STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
 
 
-def planned(study: Study, folder: Path, blocks: int) -> list[PlannedRun]:
-    return [run for block in plan(study, blocks, folder / "runs") for run in block]
+def planned(study: Study, folder: Path, launches: int) -> list[PlannedRun]:
+    return [run for launch in plan(study, launches, folder / "runs") for run in launch]
 
 
 def request(site: Site) -> Request:
@@ -30,14 +30,14 @@ def request(site: Site) -> Request:
 
 
 def shipped(site: Site, name: str) -> tuple[str, list[PlannedRun]]:
-    """Make a shipped study's script and runs; on a cluster the first block's at the most nodes."""
+    """Make a shipped study's script and runs; on a cluster the first launch's at the most nodes."""
     source = find_study(name)
     written = read_study(source)
     study = fit(written, site, (), source)
     folder = Path("results") / study.name
     text = text_of(study, written, source.read_text())
     if site.scheduler == "none":
-        runs = planned(study, folder, study.blocks)
+        runs = planned(study, folder, study.launches)
         return render_job(study, text, site, runs, folder), runs
     job: Job = jobs(planned(study, folder, 1), site)[-1]
     return render_batch(study, text, request(site), job, folder), list(job.runs)
@@ -48,7 +48,7 @@ def report(site: Site) -> str:
 
 
 def run_lines(script: str) -> str:
-    return "".join(f"{line}\n" for line in script.splitlines() if line.startswith("run b"))
+    return "".join(f"{line}\n" for line in script.splitlines() if line.startswith("run "))
 
 
 def complaint(scripts: Iterable[str]) -> str:

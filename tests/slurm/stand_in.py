@@ -1,7 +1,7 @@
 """Stands in for mpirun or srun: writes the log of the run it is asked to start without training, or
 goes wrong in a chosen way.
 
-STAND_IN is JSON: what the run at each position of its block does; anything not named is "ok".
+STAND_IN is JSON: what the run at each position of its launch does; anything not named is "ok".
 """
 
 import json
@@ -42,8 +42,8 @@ def complete(config: RunConfig, step_s: float = 0.25) -> None:
 
 
 def noisy(config: RunConfig) -> None:
-    """Complete a run: in two blocks Horovod takes twice as long, in two DDP, whoever is first."""
-    slow = "horovod" if (config.block or 0) % 4 < 2 else "ddp"
+    """Complete a run: in two launches Horovod takes twice as long, in two DDP, whoever is first."""
+    slow = "horovod" if (config.launch or 0) % 4 < 2 else "ddp"
     complete(config, step_s=0.5 if config.backend == slow else 0.25)
 
 

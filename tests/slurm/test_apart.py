@@ -9,12 +9,12 @@ import pytest
 
 from bench.study.plan import plan
 from slurm.driver.job import LocalJob
-from slurm.driver.script import JobOptions, read_launches
+from slurm.driver.script import JobOptions, read_groups
 from slurm.load import read_site
 from slurm.together import together
 from tests.slurm.studies import changed, small
 
-TURNS = {"turns": "", "cells": 'cells = ["ddp/gloo", "horovod/gloo"]', "blocks": "blocks = 1"}
+TURNS = {"turns": "", "cells": 'cells = ["ddp/gloo", "horovod/gloo"]', "launches": "launches = 1"}
 TARGET = {"windows": "windows = 2\nepochs = 3\ntarget = 0.9"}
 UNEQUAL = {"nesterov": "nesterov = true\n[arms.a]\n[arms.b]\nwindows = 3"}
 PYXIS = {"launch_args": ["--container-image=bench.sqsh"]}
@@ -47,12 +47,12 @@ def test_what_a_study_or_a_site_rules_out(
 def job(tmp_path: Path) -> LocalJob:
     """Provide a job with two runs of a rank each that are to take turns."""
     lines = "turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n"
-    return LocalJob(JobOptions(study_dir=tmp_path, python="python"), [], read_launches(lines))
+    return LocalJob(JobOptions(study_dir=tmp_path, python="python"), [], read_groups(lines))
 
 
 def parts(job: LocalJob) -> list[tuple[int, str]]:
     """Count the worlds that start together, and say why no more do."""
-    return [(len(part.lines), part.apart) for part in job.parts(job.launches[0])]
+    return [(len(part.lines), part.apart) for part in job.parts(job.groups[0])]
 
 
 @pytest.mark.parametrize(

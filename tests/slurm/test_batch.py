@@ -27,18 +27,18 @@ from tests.slurm.stand_in import complete, environment, fail, start
 from tests.slurm.studies import ROOT, SMALL, write
 from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
-JOBS = ("n001-b00", "n002-b00", "report")
+JOBS = ("n001-launch00", "n002-launch00", "report")
 
 
 class Cluster:
-    """The small study on the test cluster: one block at one node (seven runs) and one at two
+    """The small study on the test cluster: one launch at one node (seven runs) and one at two
     (four).
     """
 
     def __init__(self, folder: Path) -> None:
         self.top, self.results = folder, folder / "results"
         cells = 'cells = ["single", "ddp", "horovod"]'
-        changes = {"world_sizes": "nodes = [1, 2]", "cells": cells, "blocks": "blocks = 1"}
+        changes = {"world_sizes": "nodes = [1, 2]", "cells": cells, "launches": "launches = 1"}
         study = str(write(folder, **changes))
         self.options = StudyOptions(study=study, site="testcluster", results=self.results)
         self.folder = self.results / "small"
@@ -117,20 +117,25 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     assert cluster.submit() == [
-        "n001-b00  submitted as job 101, 7 runs",
-        "n002-b00  submitted as job 102, 4 runs",
+        "n001-launch00  submitted as job 101, 7 runs",
+        "n002-launch00  submitted as job 102, 4 runs",
         "report  submitted as job 103, after 2 jobs",
     ]
     assert cluster.states() == dict.fromkeys(JOBS, "pending")
     first, second, last = cluster.records()
-    own = {"job": "n001-b00", "slurm_id": "101", "script": "job-n001-b00-001.sh", "blocks": 1}
+    own = {
+        "job": "n001-launch00",
+        "slurm_id": "101",
+        "script": "job-n001-launch00-001.sh",
+        "launches": 1,
+    }
     assert first.items() >= own.items()
     assert second["slurm_id"] == "102"
     own = {"job": "report", "slurm_id": "103", "script": "job-report-001.sh"}
     assert last.items() >= {**own, "after": ["101", "102"]}.items()
     said = (cluster.top / "sbatch.said").read_text().splitlines()
     same = f"--parsable --output={cluster.folder}/jobs/%x-%j.out"
-    assert said[0] == f"{same} {cluster.folder}/job-n001-b00-001.sh"
+    assert said[0] == f"{same} {cluster.folder}/job-n001-launch00-001.sh"
     assert said[2] == f"{same} --dependency=afterany:101:102 {cluster.folder}/job-report-001.sh"
     exported = (cluster.top / "sbatch.env").read_text().splitlines()
     names = {line.partition("=")[0] for line in exported}
@@ -178,20 +183,20 @@ def test_a_jobs_id_is_found_behind_a_greeting_of_sbatch_or_in_the_queue(
 
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
     cluster.submit()
-    cluster.finish("n001-b00")
-    *others, last = cluster.jobs()["n002-b00"].runs
+    cluster.finish("n001-launch00")
+    *others, last = cluster.jobs()["n002-launch00"].runs
     for run in others:
         complete(run.config)
     with pytest.raises(SystemExit):
         fail(last.config)
     cluster.set_queue()
-    cluster.say("n002-b00", "102", "complete")
-    assert cluster.states()["n002-b00"] == "ended: complete"
+    cluster.say("n002-launch00", "102", "complete")
+    assert cluster.states()["n002-launch00"] == "ended: complete"
     # the failed run, and its partner on the same nodes: neither compares with a run on others
-    assert cluster.submit()[0] == "n002-b00  submitted as job 103, 2 runs"
+    assert cluster.submit()[0] == "n002-launch00  submitted as job 103, 2 runs"
     assert len(list((cluster.folder / "runs").glob("*.attempt-1.jsonl"))) == 2
-    script = (cluster.folder / "job-n002-b00-002.sh").read_text()
-    assert script.count("\nrun b") == 2
+    script = (cluster.folder / "job-n002-launch00-002.sh").read_text()
+    assert script.count("\nrun launch") == 2
     cluster.finish()
     cluster.set_queue()
     assert cluster.submit()[-1] == "report  " + "vanished: it never began; make it here: " + (
@@ -201,38 +206,40 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
 
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
     cluster.submit()
-    cluster.say("n001-b00", "5", "complete")  # an earlier job's word is not a later one's
+    cluster.say("n001-launch00", "5", "complete")  # an earlier job's word is not a later one's
     cluster.set_queue()
     assert cluster.states() == dict.fromkeys(JOBS, "vanished: it never began")
-    cluster.say("n001-b00", "101")
-    assert cluster.states()["n001-b00"] == "vanished: it began and left no end"
+    cluster.say("n001-launch00", "101")
+    assert cluster.states()["n001-launch00"] == "vanished: it began and left no end"
     (cluster.top / "accounts").write_text("101|NODE_FAIL\n102|CANCELLED by 1000\n103|COMPLETED\n")
     ends = ("NODE_FAIL", "CANCELLED", "COMPLETED")
     assert [*cluster.states().values()] == [f"ended: {end}" for end in ends]
     assert {status.state for status in cluster.work().statuses} == {"planned"}
-    assert cluster.submit()[0] == "n001-b00  submitted as job 103, 7 runs"
+    assert cluster.submit()[0] == "n001-launch00  submitted as job 103, 7 runs"
     cluster.set_queue()
-    cluster.say("n001-b00", "103", "a\nfake: line")
-    assert cluster.states()["n001-b00"] == "ended: a fake: line"
+    cluster.say("n001-launch00", "103", "a\nfake: line")
+    assert cluster.states()["n001-launch00"] == "ended: a fake: line"
 
 
 def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cluster) -> None:
     """The later one was submitted by hand and found the first at work."""
     cluster.submit()
-    cluster.set_queue("101|small-n001-b00|RUNNING")
-    cluster.say("n001-b00", "101")
-    cluster.say("n001-b00", "130", "refused: job 101 is at work on the same runs")
-    assert cluster.states()["n001-b00"] == "running"
-    assert cluster.submit()[0] == "n001-b00  running as job 101"
+    cluster.set_queue("101|small-n001-launch00|RUNNING")
+    cluster.say("n001-launch00", "101")
+    cluster.say("n001-launch00", "130", "refused: job 101 is at work on the same runs")
+    assert cluster.states()["n001-launch00"] == "running"
+    assert cluster.submit()[0] == "n001-launch00  running as job 101"
 
 
 def test_jobs_of_another_results_folder_are_not_taken_for_ours(cluster: Cluster) -> None:
-    other = cluster.top / "elsewhere" / "small" / "job-n001-b00-001.sh"
-    ours = cluster.folder / "job-n002-b00-001.sh"
-    cluster.set_queue(f"55|small-n001-b00|PENDING|{other}", f"56|small-n002-b00|PENDING|{ours}")
+    other = cluster.top / "elsewhere" / "small" / "job-n001-launch00-001.sh"
+    ours = cluster.folder / "job-n002-launch00-001.sh"
+    cluster.set_queue(
+        f"55|small-n001-launch00|PENDING|{other}", f"56|small-n002-launch00|PENDING|{ours}"
+    )
     first, second, _ = cluster.submit()
-    assert first == "n001-b00  submitted as job 105, 7 runs"
-    assert second == "n002-b00  pending as job 56"
+    assert first == "n001-launch00  submitted as job 105, 7 runs"
+    assert second == "n002-launch00  pending as job 56"
 
 
 def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
@@ -261,19 +268,19 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(
     cluster.submit()
     (cluster.top / "squeue.down").touch()
     assert cluster.states() == dict.fromkeys(JOBS, "submitted")
-    cluster.say("n001-b00", "101")
-    assert cluster.states()["n001-b00"] == "running"
+    cluster.say("n001-launch00", "101")
+    assert cluster.states()["n001-launch00"] == "running"
 
 
 def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -> None:
     """The report first, though it runs: it could submit more meanwhile."""
     cluster.submit()
-    running = ("101|small-n001-b00|RUNNING", "103|small-report|RUNNING")
-    cluster.set_queue(*running, "102|small-n002-b00|PENDING")
+    running = ("101|small-n001-launch00|RUNNING", "103|small-report|RUNNING")
+    cluster.set_queue(*running, "102|small-n002-launch00|PENDING")
     assert cancel_all(cluster.work()) == [
         "report  job 103 taken out of the queue",
-        "n001-b00  job 101 told to stop",
-        "n002-b00  job 102 taken out of the queue",
+        "n001-launch00  job 101 told to stop",
+        "n002-launch00  job 102 taken out of the queue",
     ]
     assert cluster.cancelled() == ["103", "--batch --signal=TERM 101", "102"]
     with cluster.work().folder.lock(), pytest.raises(UsageError, match="being submitted; wait"):
@@ -284,32 +291,34 @@ def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -
 
 def test_a_report_waits_for_all_jobs_that_are_left(cluster: Cluster) -> None:
     cluster.submit()
-    cluster.set_queue("101|small-n001-b00|RUNNING", "103|small-report|PENDING")  # 102 has vanished
+    cluster.set_queue(
+        "101|small-n001-launch00|RUNNING", "103|small-report|PENDING"
+    )  # 102 has vanished
     assert cluster.submit() == [
-        "n001-b00  running as job 101",
-        "n002-b00  submitted as job 105, 4 runs",
+        "n001-launch00  running as job 101",
+        "n002-launch00  submitted as job 105, 4 runs",
         "report  submitted as job 106, after 2 jobs",
     ]
     assert cluster.cancelled() == ["103"]
-    cluster.finish("n002-b00")
-    cluster.set_queue("101|small-n001-b00|PENDING", "106|small-report|PENDING")
-    assert cluster.submit() == ["n001-b00  pending as job 101", "report  pending as job 106"]
+    cluster.finish("n002-launch00")
+    cluster.set_queue("101|small-n001-launch00|PENDING", "106|small-report|PENDING")
+    assert cluster.submit() == ["n001-launch00  pending as job 101", "report  pending as job 106"]
 
 
 def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(
     cluster: Cluster, call: Calls
 ) -> None:
-    cluster.refuse("n002-b00", "QOSMaxSubmitJobPerUserLimit")
+    cluster.refuse("n002-launch00", "QOSMaxSubmitJobPerUserLimit")
     code, out, err = call("submit", *cluster.words)
     assert code == 2
     assert out.splitlines()[-3:] == [
-        "n001-b00  submitted as job 101, 7 runs",
-        "n002-b00  not submitted",
+        "n001-launch00  submitted as job 101, 7 runs",
+        "n002-launch00  not submitted",
         "report  submitted as job 102, after 1 job",
     ]
     assert err.startswith("error: sbatch refused: sbatch: error: QOSMaxSubmitJobPerUserLimit; ")
     assert err.count("\n") == 1
-    assert [entry["job"] for entry in cluster.records()] == ["n001-b00", "report"]
+    assert [entry["job"] for entry in cluster.records()] == ["n001-launch00", "report"]
 
 
 def test_following_ends_with_what_the_report_says_or_how_it_failed(
@@ -384,7 +393,7 @@ def test_status_shows_jobs_and_runs_and_following_ends_with_what_is_undone(
     cluster: Cluster, call: Calls
 ) -> None:
     cluster.submit()
-    cluster.set_queue("101|small-n001-b00|RUNNING")
+    cluster.set_queue("101|small-n001-launch00|RUNNING")
     for job in JOBS[:2]:
         start(cluster.jobs()[job].runs[0].config)
     (cluster.top / "accounts").write_text("102|NODE_FAIL\n103|CANCELLED by 0\n")
@@ -394,11 +403,11 @@ def test_status_shows_jobs_and_runs_and_following_ends_with_what_is_undone(
     assert out.splitlines()[:3] == [
         f"{job}  job {101 + n}  {ends[n]}" for n, job in enumerate(JOBS)
     ]
-    lost = cluster.jobs()["n002-b00"].runs[0].id
+    lost = cluster.jobs()["n002-launch00"].runs[0].id
     assert f"{lost}  node lost      killed together with its job, which ended: NODE_FAIL\n" in out
     assert out.endswith("small: 1 launch, 11 runs: 1 running, 9 planned, 1 node lost\n")
-    cluster.jobs()["n001-b00"].runs[0].log.unlink()
-    cluster.finish("n001-b00")
+    cluster.jobs()["n001-launch00"].runs[0].log.unlink()
+    cluster.finish("n001-launch00")
     cluster.set_queue()
     code, out, err = call("status", "--follow", *cluster.words)
     assert (code, err) == (1, "")
@@ -410,13 +419,13 @@ def test_status_shows_jobs_and_runs_and_following_ends_with_what_is_undone(
 def test_rendering_writes_every_job(cluster: Cluster, call: Calls) -> None:
     code, out, _ = call("render", *cluster.words)
     assert code == 0
-    assert "#SBATCH --job-name=small-n002-b00\n" in out
-    only = call("render", *cluster.words, "--job", "n001-b00")[1]
-    assert "#SBATCH --job-name=small-n001-b00\n" in only
+    assert "#SBATCH --job-name=small-n002-launch00\n" in out
+    only = call("render", *cluster.words, "--job", "n001-launch00")[1]
+    assert "#SBATCH --job-name=small-n001-launch00\n" in only
     written = cluster.top / "out"
     assert call("render", *cluster.words, "--out", str(written))[0] == 0
     assert {path.name for path in written.iterdir()} == {f"small-{job}.sh" for job in JOBS}
-    assert (written / "small-n002-b00.sh").read_text() == out
+    assert (written / "small-n002-launch00.sh").read_text() == out
 
 
 def test_a_dry_run_says_why_a_submission_would_be_refused(
@@ -463,6 +472,6 @@ def test_a_submitter_killed_while_sbatch_works_doubles_nothing(cluster: Cluster)
     assert not (cluster.folder / "jobs.jsonl").read_text()
     code, out, err = finish(submitter())
     assert (code, err) == (0, "")
-    assert "n001-b00  pending as job 101" in out.splitlines()
+    assert "n001-launch00  pending as job 101" in out.splitlines()
     assert Counter(cluster.queued()) == {f"small-{job}": 1 for job in JOBS}
     assert [record["job"] for record in cluster.records()] == list(JOBS)

@@ -28,7 +28,7 @@ from tests.slurm.test_job_script import Process, finish, last_event, start_proce
 
 
 class BatchJob:
-    """Block 0 at the most nodes of the test cluster; by default at two: four runs of four ranks.
+    """Launch 0 at the most nodes of the test cluster; by default at two: four runs of four ranks.
     `changes` are the site's.
     """
 
@@ -105,7 +105,7 @@ def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
             "stdin /dev/null",
             f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {place} {shown}",
         ]
-    tried = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
+    tried = job.folder / "jobs" / "n002-launch00-77-0-preflight-ddp-gloo.out"
     assert tried.read_text().splitlines()[-2] == (
         "doctor --backend ddp --transport gloo --world-size 4 --threads 1 --dataset digits "
         f"--log-path {tried.with_suffix('.log')}"
@@ -191,7 +191,7 @@ def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Pat
     squeue = tmp_path / "bin" / "squeue"
     asked = 'if [ "$*" = "-h -j 55 -o %T" ]; then echo RUNNING; else exit 1; fi'
     squeue.write_text(f"#!/bin/sh\n{asked}\n")
-    begun = job.folder / "jobs" / "n002-b00.jsonl"
+    begun = job.folder / "jobs" / "n002-launch00.jsonl"
     begun.parent.mkdir(parents=True)
     begin = '{{"event": "begin", "job": "{}", "restart": 0}}\n'
     begun.write_text(begin.format(44) + begin.format(55))

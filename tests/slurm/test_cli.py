@@ -1,4 +1,4 @@
-"""python -m slurm as a user meets it: run, resume, add blocks, interrupt, and every mistake in one
+"""python -m slurm as a user meets it: run, resume, add launches, interrupt, and every mistake in one
 line with exit code 2.
 """
 
@@ -52,7 +52,7 @@ class Cli:
         return finish(self.start(*words, behaviours=behaviours))
 
     def complete(self) -> None:
-        """Write the results as the study's first block leaves them."""
+        """Write the results as the study's first launch leaves them."""
         (self.folder / "runs").mkdir(parents=True)
         (self.folder / "study.toml").write_text(self.study_file.read_text())
         (self.folder / "jobs.jsonl").touch()
@@ -63,14 +63,14 @@ class Cli:
         start = f"{Path(sys.executable).name} -m plots report"
         return f"then, for the answer: {start} {self.folder}"
 
-    def log(self, block: int, position: int) -> Path:
-        return plan(self.study, block + 1, self.folder / "runs")[block][position].log
+    def log(self, launch: int, position: int) -> Path:
+        return plan(self.study, launch + 1, self.folder / "runs")[launch][position].log
 
     def files(self) -> set[str]:
         return {str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file()}
 
 
-FEW = {"blocks": "blocks = 1", "cells": 'cells = ["single", "ddp/mpi"]'}  # 4 runs a block
+FEW = {"launches": "launches = 1", "cells": 'cells = ["single", "ddp/mpi"]'}  # 4 runs a launch
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def cli(tmp_path: Path, call: Calls) -> Cli:
     return made
 
 
-def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
+def test_run_does_what_is_missing_and_launches_add_to_it(cli: Cli) -> None:
     code, script, err = cli("render")
     assert (code, err.splitlines()[0]) == (0, "small: 1 launch, 4 runs: 4 planned")
     assert not cli.folder.exists()
@@ -96,17 +96,17 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     assert cli.files() == {"study.toml", "jobs.jsonl", "job-001.sh"} | logs
 
     before = {path: path.read_text() for path in (cli.folder / "runs").iterdir()}
-    code, out, _ = cli("run", "--blocks", "2")
+    code, out, _ = cli("run", "--launches", "2")
     assert (code, out.splitlines()[-2]) == (0, "small: 8 runs: 8 ok")
     assert {path: path.read_text() for path in before} == before
-    # planned and final number of blocks are both on record
+    # planned and final number of launches are both on record
     assert (cli.folder / "study.toml").read_text() == cli.study_file.read_text()
     jobs = [json.loads(line) for line in (cli.folder / "jobs.jsonl").read_text().splitlines()]
-    found = [(job["script"], job["blocks"], job["runs"]) for job in jobs]
+    found = [(job["script"], job["launches"], job["runs"]) for job in jobs]
     assert found == [("job-001.sh", 1, 4), ("job-002.sh", 2, 4)]
-    # and the added blocks are remembered
+    # and the added launches are remembered
     assert cli("status")[1].splitlines()[-1] == "small: 2 launches, 8 runs: 8 ok"
-    write(cli.top, **{**FEW, "blocks": "blocks = 2"})  # the same by editing the study
+    write(cli.top, **{**FEW, "launches": "launches = 2"})  # the same by editing the study
     assert cli("run")[1].splitlines()[0] == "8 runs: 8 ok; nothing to do"
 
 
@@ -125,7 +125,7 @@ def test_what_failed_is_done_again_and_its_log_kept(
     assert "boom" in cli.log(0, 1).with_suffix(".attempt-1.jsonl").read_text()
     assert "No module" in cli.log(0, 2).with_suffix(".attempt-1.out").read_text()
     scripts = [(cli.folder / f"job-00{n}.sh").read_text() for n in (1, 2, 3)]
-    again = [script.count("\nrun b") for script in scripts]
+    again = [script.count("\nrun launch") for script in scripts]
     assert again == [4, 4, 3]  # a launch is done again whole
 
 
@@ -189,7 +189,7 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     log = cli.log(0, 0)
     edit(log, f'"hostname": "{socket.gethostname()}"', '"hostname": "elsewhere"')
     before = cli.files()
-    code, out, err = cli("run", "--blocks", "3")
+    code, out, err = cli("run", "--launches", "3")
     assert (code, out) == (2, "")
     assert re.fullmatch("error: .* holds runs made on elsewhere.*choose another --results\n", err)
     assert cli.files() == before
@@ -206,7 +206,7 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     ("words", "message"),
     [
         ("", "no command is named; choose one of render, run, submit, cancel, status, site; see "),
-        ("status local --blok 1", "unknown option '--blok'; did you mean '--blocks'?"),
+        ("status local --launchs 1", "unknown option '--launchs'; did you mean '--launches'?"),
         ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); did you m"),
         ("render gone.toml", "gone.toml: No such file or directory"),
         ("render local --results=", "--results is empty; name a folder, or leave it out"),
@@ -237,7 +237,7 @@ def test_what_is_not_there_is_one_line(
 
 def test_a_studys_folder_stands_for_its_study(cli: Cli, call: Calls) -> None:
     cli.complete()
-    code, out, _ = call("status", str(cli.folder), "--blocks", "2")
+    code, out, _ = call("status", str(cli.folder), "--launches", "2")
     assert (code, out.splitlines()[-1]) == (0, "small: 2 launches, 8 runs: 4 ok, 4 planned")
     moved = cli.folder.rename(cli.top / "moved")
     rule = f"{moved} holds study 'small', whose folder has that name; rename 'moved', or name a -"

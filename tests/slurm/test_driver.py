@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.driver.script import LaunchLines, RunLine, read_launches
+from slurm.driver.script import GroupLines, RunLine, read_groups
 from slurm.driver.steps import KILLED, TIMED_OUT, Steps
 from tests.slurm.test_job_script import Job, alive, wait_for
 
@@ -36,26 +36,26 @@ def steps() -> Iterator[Steps]:
 
 
 def test_run_lines_may_be_edited_and_commented() -> None:
-    text = "\n# Block 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
-    (launch,) = read_launches(text)
-    assert launch == LaunchLines([RunLine("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])])
-    assert launch.lines[0].block == 0
+    text = "\n# Launch 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
+    (launch,) = read_groups(text)
+    assert launch == GroupLines([RunLine("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])])
+    assert launch.lines[0].launch == 0
 
 
 def test_runs_below_a_line_of_turns_are_started_together() -> None:
     text = (
         "run a 1\nturns 2\nrun b 1\n#run c 1\nrun d 2\nrun e 1\napart 2 no memory\nrun f 1\nrun g 1"
     )
-    found = [([line.id for line in x.lines], x.apart) for x in read_launches(text)]
+    found = [([line.id for line in x.lines], x.apart) for x in read_groups(text)]
     apart = [(["f"], "no memory"), (["g"], "no memory")]
     assert found == [(["a"], ""), (["b", "d"], ""), (["e"], ""), *apart]
-    assert read_launches("turns 2\n") == []  # all of its runs deleted
+    assert read_groups("turns 2\n") == []  # all of its runs deleted
 
 
 @pytest.mark.parametrize("line", LINES_THAT_ARE_NONE)
 def test_a_line_that_is_none_is_refused(line: str) -> None:
     with pytest.raises(UsageError, match=r"^run line 2"):
-        read_launches(f"\n{line}\n")
+        read_groups(f"\n{line}\n")
 
 
 def test_each_step_has_its_own_limit(tmp_path: Path, steps: Steps) -> None:

@@ -17,7 +17,7 @@ question = "Does the whole way work?"
 cells = ["single", "ddp/mpi", "horovod/mpi"]
 scaling = ["weak"]
 world_sizes = [3]
-blocks = 1
+launches = 1
 time_limit_s = 120
 
 [weak]

@@ -31,9 +31,9 @@ def fitted(study: str, site: str, nodes: Sequence[int] = ()) -> tuple[Study, Sit
     return fit(read_study(source), where, nodes, source), where
 
 
-def jobs_of(study: str, site: str, nodes: Sequence[int] = (), blocks: int = 1) -> list[Job]:
+def jobs_of(study: str, site: str, nodes: Sequence[int] = (), launches: int = 1) -> list[Job]:
     made, where = fitted(study, site, nodes)
-    return jobs([run for block in plan(made, blocks, Path("runs")) for run in block], where)
+    return jobs([run for launch in plan(made, launches, Path("runs")) for run in launch], where)
 
 
 def test_full_nodes_and_one_rank_become_world_sizes() -> None:
@@ -68,9 +68,14 @@ def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path) -> None:
     assert text_of(study, study, "as written") == "as written"
 
 
-def test_a_job_is_one_block_at_one_node_count() -> None:
-    made = jobs_of("weak", "generic", (1, 2), blocks=2)
-    assert [job.id for job in made] == ["n001-b00", "n002-b00", "n001-b01", "n002-b01"]
+def test_a_job_is_one_launch_at_one_node_count() -> None:
+    made = jobs_of("weak", "generic", (1, 2), launches=2)
+    assert [job.id for job in made] == [
+        "n001-launch00",
+        "n002-launch00",
+        "n001-launch01",
+        "n002-launch01",
+    ]
     assert {run.config.world_size for run in made[0].runs} == {1, 4}
     assert {run.config.world_size for run in made[1].runs} == {8}
     cells = sorted((run.point.cell, run.config.settings) for run in made[1].runs)
@@ -110,7 +115,7 @@ def test_directives_are_what_the_site_wants() -> None:
     study, site = fitted("weak", "lumi-g", (2,))
     job = jobs_of("weak", "lumi-g", (2,))[-1]
     lines = directives(study, Request(site, account="project_1", minutes=90), job)
-    first = "--job-name=weak-n002-b00 --account=project_1 --partition=standard-g --nodes=2 "
+    first = "--job-name=weak-n002-launch00 --account=project_1 --partition=standard-g --nodes=2 "
     first += "--ntasks-per-node=8 --cpus-per-task=7 --gpus-per-node=8 --time=01:30:00 --exclusive"
     assert lines[:9] == first.split()
     assert step_args(site)[2].startswith("--cpu-bind=mask_cpu:fe000000000000,")

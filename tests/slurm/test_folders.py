@@ -81,8 +81,8 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     folder = StudyFolder(tmp_path, "small")
     with folder.lock() as lock:
-        job = {"slurm_id": slurm_id, "job": "n001-b00"} if slurm_id else {}
-        folder.record_job(lock, Path("job-001.sh"), blocks=2, site="first", **job)
+        job = {"slurm_id": slurm_id, "job": "n001-launch00"} if slurm_id else {}
+        folder.record_job(lock, Path("job-001.sh"), launches=2, site="first", **job)
     small(tmp_path, cells='cells = ["single", "ddp/gloo"]')
     verb, how = ("run", "submitted to Slurm") if slurm_id else ("submit", "started here, without ")
     where = ["--site", "local" if slurm_id else "testcluster", "--results", str(tmp_path)]
@@ -95,10 +95,10 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
 def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
     folder, file = StudyFolder(tmp_path, "small"), tmp_path / "small" / "jobs.jsonl"
     with folder.lock() as lock:
-        file.write_text('{"blocks": 2}\n{"script": "job-00')
-        assert [job.blocks for job in folder.read_jobs()] == [2]
-        folder.record_job(lock, Path("job-001.sh"), blocks=6)
-    assert [job.blocks for job in folder.read_jobs()] == [2, 6]
+        file.write_text('{"launches": 2}\n{"script": "job-00')
+        assert [job.launches for job in folder.read_jobs()] == [2]
+        folder.record_job(lock, Path("job-001.sh"), launches=6)
+    assert [job.launches for job in folder.read_jobs()] == [2, 6]
 
 
 def test_a_file_system_without_locks_is_named(

@@ -88,7 +88,7 @@ def test_no_shell_executes_a_value(values: dict[str, str]) -> None:
         ("limits.max_nodes", 10**12, "less than or equal to 1048576"),
         ("policy.exclusive", "yes", "policy.exclusive='yes': should be a valid boolean"),
         ("mpi", "pmix; touch x", "mpi='pmix; touch x': .*should match pattern"),
-        ("access.extra", "--array=1-3", "access.extra: .* breaks a job: a job is one block"),
+        ("access.extra", "--array=1-3", "access.extra: .* breaks a job: a job is one launch"),
         ("access.extra", "--nod=9", "breaks a job: nodes and ranks are the study's"),
     ],
 )

@@ -23,7 +23,7 @@ Process = subprocess.Popen[str]
 
 
 class Job:
-    """One block of the small study as a script in a folder of its own, ready to be started."""
+    """One launch of the small study as a script in a folder of its own, ready to be started."""
 
     def __init__(
         self,

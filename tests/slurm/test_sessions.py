@@ -14,7 +14,7 @@ from tests.slurm.test_cli import Cli
 
 PAIR = {
     "cells": 'cells = ["ddp/mpi", "horovod/mpi"]',
-    "world_sizes": "world_sizes = [1]",  # two runs a block
+    "world_sizes": "world_sizes = [1]",  # two runs a launch
     "seed": "",
 }
 
@@ -32,7 +32,7 @@ def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> 
     first.folder.path.mkdir(parents=True)
     first.folder.keep_study(first.text)
     # more launches than planned are of the same study
-    for options in (study, study.model_copy(update={"blocks": 4})):
+    for options in (study, study.model_copy(update={"launches": 4})):
         later = open_work(options)
         assert (later.study.seed, later.preview) == (first.study.seed, False)
         found = {status.run.config.study_sha256 for status in later.statuses}
@@ -48,15 +48,15 @@ def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> 
 def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
     cli = Cli(tmp_path, **PAIR)
     assert PREVIEW in cli("render")[2]
-    assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both blocks
+    assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both launches
     kept = read_study(cli.folder / "study.toml")
     planned = plan(kept, 2, cli.folder / "runs")
-    first = {run.log: read_run(run.log).allocation for block in planned for run in block}
+    first = {run.log: read_run(run.log).allocation for launch in planned for run in launch}
     assert len(set(first.values())) == 1
 
-    assert cli("run")[0] == 0  # a session of its own: the first runs of both blocks too
-    later = [[read_run(run.log).allocation for run in block] for block in planned]
-    assert len({place for block in later for place in block}) == 1
+    assert cli("run")[0] == 0  # a session of its own: the first runs of both launches too
+    later = [[read_run(run.log).allocation for run in launch] for launch in planned]
+    assert len({place for launch in later for place in launch}) == 1
     assert later[0][0] not in first.values()
     assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo
 

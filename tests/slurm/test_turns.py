@@ -28,7 +28,7 @@ question = "What does a fault do to both?"
 cells = ["ddp/gloo", "horovod/gloo"]
 scaling = ["weak"]
 world_sizes = [2]
-blocks = 1
+launches = 1
 time_limit_s = 600
 
 [weak]

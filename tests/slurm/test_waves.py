@@ -25,7 +25,7 @@ PAIR = {
     "cells": 'cells = ["ddp/mpi", "horovod/mpi"]',
     "scaling": 'scaling = ["weak"]',
     "world_sizes": "world_sizes = [1]",
-    "blocks": "blocks = 6\nmax_blocks = 10",
+    "launches": "launches = 6\nmax_launches = 10",
 }
 ONE_CURVE = SMALL.replace("[strong]\nglobal_batch = 8\n", "")
 
@@ -65,17 +65,17 @@ def test_a_budget_has_units(call: Calls) -> None:
         assert call.refuse("run", "local", f"--budget={text}").startswith(rule)
 
 
-def opened(folder: Path, changes: dict[str, str], blocks: int | None = None) -> Work:
+def opened(folder: Path, changes: dict[str, str], launches: int | None = None) -> Work:
     study = str(write(folder, ONE_CURVE, **{**PAIR, **changes}))
-    return open_work(StudyOptions(study=study, results=folder, blocks=blocks))
+    return open_work(StudyOptions(study=study, results=folder, launches=launches))
 
 
 def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
-    rule = "--blocks 7 must be even: in half of the blocks each side of a comparison runs first"
+    rule = "--launches 7 must be even: in half of the launches each side of a comparison runs first"
     with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
         opened(tmp_path, {}, 7)
-    rule = "--blocks 12 is more than max_blocks=10, which is fixed before the first run"
-    with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_blocks = 12$"):
+    rule = "--launches 12 is more than max_launches=10, which is fixed before the first run"
+    with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_launches = 12$"):
         opened(tmp_path, {}, 12)
 
 
@@ -84,12 +84,12 @@ def test_some_studies_do_their_launches_once(tmp_path: Path) -> None:
     assert (opened(tmp_path, {}).looks, opened(tmp_path, {}).most) == (True, 10)
     assert not opened(tmp_path, {}, 6).looks  # the user has decided
     for changes in (
-        {"blocks": "blocks = 2"},
+        {"launches": "launches = 2"},
         {"cells": 'cells = ["single", "ddp/mpi"]'},
         {"windows": "windows = 2\nepochs = 3\ntarget = 0.9"},
     ):
         work = opened(tmp_path, changes)
-        assert (work.looks, work.most) == (False, work.blocks)
+        assert (work.looks, work.most) == (False, work.launches)
 
 
 def looks(out: str) -> list[str]:
@@ -139,7 +139,7 @@ def run(tmp_path: Path, call: Calls, monkeypatch: pytest.MonkeyPatch) -> Loop:
 
 def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> None:
     """An hour's budget lasts: a launch is expected to take one, and takes less."""
-    expects = run.study.read_text().replace("blocks = 6", "expected_run_s = 1800\nblocks = 6")
+    expects = run.study.read_text().replace("launches = 6", "expected_run_s = 1800\nlaunches = 6")
     run.study.write_text(expects)
     code, out = run("--budget", "1h")
     assert code == 0
@@ -147,7 +147,7 @@ def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> No
     assert all("Not settled: " in line for line in looks(out))
     assert looks(out)[-1].endswith("; ends: all 10 launches are done")
     jobs = [json.loads(line) for line in (run.folder / "jobs.jsonl").read_text().splitlines()]
-    assert [(job["blocks"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
+    assert [(job["launches"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
     logs = [*(run.folder / "runs").glob("*.jsonl")]
     ends = [json.loads(log.read_text().splitlines()[-1])["session"] for log in logs]
     # of one command, whatever its waves
