@@ -114,7 +114,7 @@ def section(a: Analysis, title: str) -> str:
 
 
 def standing(whole: Iterable[Statement]) -> str:
-    """Sum up all checks in one line: 'Holds: equal work, in turns. In doubt: 1 session.'"""
+    """Sum up all checks in one line, as 'Holds: equal work, in turns. In doubt: 1 session'."""
     checked = [one for one in whole if one.kind == "check"]
     names = {"Holds": True, "In doubt": False, "Not known": None}
     each = {key: [c.name for c in checked if c.holds is holds] for key, holds in names.items()}

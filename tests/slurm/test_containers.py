@@ -22,13 +22,11 @@ def test_the_dockerfile_is_the_projects_own_set_up_on_any_base() -> None:
     assert (found["ARG"][0], found["FROM"]) == ("BASE", ["${BASE}"])
     assert found["RUN"][-1] == "python3 bench/tools/setup/install.py --venv .venv"
     for name in found["ARG"][1:]:
-        assert name in install.CHOICES or install.BUILD_SETTING.match(name), name
+        assert install.SETTING.match(name), name
     for source in found["COPY"]:
         path, place = source.split()
         assert (ROOT / path).exists()
         assert place == f"{found['WORKDIR'][0]}/{path}"
     # its packages are those that the error message names
     (packages,) = re.findall(r"no-install-recommends (.*)", "\n".join(found["RUN"]))
-    needs = (ROOT / "bench/tools/setup/install.py").read_text()
-    assert packages.split() == ["g++", "make", "python3-dev", "python3-venv"]
-    assert all(f'"{package}"' in needs for package in packages.split())
+    assert install.DEBIAN.endswith(f" {packages}")
