@@ -17,7 +17,6 @@ from bench.record import read_run
 from bench.study.files import read_study
 from bench.study.plan import PlannedRun, plan
 from bench.study.status import look
-from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
 from slurm.load import read_site
 from slurm.render import render_batch, render_report
@@ -49,7 +48,7 @@ class BatchJob:
         job = jobs(plan(study, 1, self.folder / "runs")[0], where)[-1]
         self.runs: tuple[PlannedRun, ...] = job.runs
         self.script = folder / "job.sh"
-        self.script.write_text(render_batch(study, self.text, Request(where), job, self.folder))
+        self.script.write_text(render_batch(study, self.text, where, job, self.folder))
         positions = {
             str(self.runs[n].config.position): what for n, what in (behaviours or {}).items()
         }
@@ -249,7 +248,7 @@ def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> 
     """On nothing there is no report; with a failed run it has a gap."""
     job = BatchJob(tmp_path, {0: "fail"})
     study, script = read_study(write(tmp_path)), tmp_path / "report.sh"
-    script.write_text(render_report(study, Request(read_site("testcluster")), job.folder))
+    script.write_text(render_report(study, read_site("testcluster"), job.folder))
 
     def report(job_id: str) -> tuple[int, str, str]:
         return finish(start_process(["bash", str(script)], {**job.env, "SLURM_JOB_ID": job_id}))
