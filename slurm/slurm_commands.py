@@ -21,12 +21,8 @@ _ANSWER_S = 60  # a busy controller takes its time
 _CHANGES_OURS = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
 
 
-class UnknownIdError(UsageError):
-    """A job that sbatch took without saying its id, and that squeue does not list yet."""
-
-
 class SilentError(UsageError):
-    """A command of Slurm's that did not answer in time, whatever it did."""
+    """A command of Slurm's that may have done its work without saying so."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
     """Submit a job script that starts once the jobs `after` have ended, however they end; its id.
 
     sbatch holds the study's `lock` too: if we are killed, nobody else submits before it has ended
-    and the job can be seen. Raises UsageError with what sbatch said, UnknownIdError where the job
+    and the job can be seen. Raises UsageError with what sbatch said, SilentError where the job
     may be in the queue all the same.
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
@@ -69,7 +65,7 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
             return ids[-1]
         time.sleep(1)
     cure = "see `squeue --me`; a submit later on finds the job there and leaves it alone"
-    raise UnknownIdError(f"{script.name} may be submitted, id not known: {why}; {cure}")
+    raise SilentError(f"{script.name} may be submitted, id not known: {why}; {cure}")
 
 
 def queue(clusters: str = "") -> list[Queued] | None:

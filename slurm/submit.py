@@ -13,7 +13,7 @@ from slurm import slurm_commands, states
 from slurm.directives import REPORT, job_name
 from slurm.fit import job_of
 from slurm.session import Work, open_work
-from slurm.slurm_commands import Queued, UnknownIdError
+from slurm.slurm_commands import Queued, SilentError
 from slurm.states import REPORTED, JobState
 from slurm.until_settled import Standing, look
 
@@ -119,7 +119,7 @@ class _Submission:
                 yield f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs"
             except UsageError as error:
                 refusal = error
-                silent = isinstance(error, UnknownIdError)
+                silent = isinstance(error, SilentError)
                 yield f"{job.id}  {'submitted, id not known' if silent else 'not submitted'}"
         return refusal
 
@@ -137,7 +137,7 @@ class _Submission:
             if pending:
                 slurm_commands.cancel(pending, False, work.site.access.clusters)
             job_id = self.submit(text, REPORT, 0, after)
-        except UnknownIdError as error:
+        except SilentError as error:
             return str(error)
         except (UsageError, OSError) as error:  # the jobs that measure stay in the queue
             reason = " ".join(str(error).split())
