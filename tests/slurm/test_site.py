@@ -57,6 +57,15 @@ BAD = [
         "mpirun_args has no effect with launch='srun'; lea",
     ),
     ('partition = "gpu"', 'extra = ["-p gpu"]', 8, "access.extra: '-p gpu' is not of the form '--"),
+    ('partition = "gpu"', 'extra = ["--array=1-3"]', 8, "access.extra: '--array=1-3' breaks a job"),
+    ('partition = "gpu"', 'extra = ["--nod=9"]', 8, "access.extra: '--nod=9' breaks a job: submit"),
+    (
+        "max_nodes = 8",
+        "max_nodes = 1000000000000",
+        20,
+        "limits.max_nodes=1000000000000: should be",
+    ),
+    ('transport = "nccl"', 'mpi = "pmix; touch x"', 5, "mpi='pmix; touch x': String should match"),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
 ]
 
