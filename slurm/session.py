@@ -20,9 +20,8 @@ from bench.study.looks import STEP
 from bench.study.plan import PlannedRun, plan
 from bench.study.status import RunStatus, duration, look, not_comparable, seconds_left
 from slurm.fit import Job, fit, jobs, text_of
-from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
-from slurm.site import Site, Word
+from slurm.site import Site, Word, find_study, read_site
 
 _SITE = "a name in slurm/sites, or the path of your own"
 

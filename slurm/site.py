@@ -1,16 +1,20 @@
-"""Site: how a machine starts the ranks of a run, and what its scheduler must be asked for."""
+"""Site: how a machine starts ranks, and what its scheduler must be asked for; files by name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bench.config import Transport
+from bench.config import Transport, UsageError, near
 from bench.study.definition import Bool, Broken, Int, StrictTable
+from bench.study.files import line_of, read, read_text
+
+_HERE = Path(__file__).parent
 
 # A control character would end a comment or a directive of a job script, or be lost in it.
 OneLine = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000)]
@@ -186,3 +190,38 @@ def _broken_rules(s: Site) -> Iterator[tuple[str, str]]:
         elif any(x.startswith(match[1]) or match[1].startswith(x) for x in _OURS.split()):
             problem = f"access.extra: {option!r} breaks a job"
             yield key, f"{problem}: submit, the study or another key sets it; leave it out"
+
+
+def find_study(text: str) -> Path:
+    """Find the study file that a path or the name of a shipped study stands for."""
+    path = Path(text)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    names = _names("studies")
+    if text not in names and (path / "study.toml").is_file():
+        return path / "study.toml"  # of a study's folder
+    if text not in names:
+        rule = f"neither a shipped study ({', '.join(names)}), nor the path of a .toml file"
+        rule += " or of a study's folder"
+        raise UsageError(f"{text!r} is {rule}{near(text, names)}")
+    return _HERE / "studies" / f"{text}.toml"
+
+
+def read_site(name: str) -> Site:
+    """Read a shipped site by its name, or the user's own by the path of its .toml file."""
+    names = _names("sites")
+    if name in names:
+        return read(_HERE / "sites" / f"{name}.toml", Site, with_lines=True)
+    path = Path(name)
+    if path.suffix != ".toml":
+        raise UsageError(f"{name!r} is not a known site ({', '.join(names)}){near(name, names)}")
+    site = read(path, Site, with_lines=True)
+    if site.name != path.stem:
+        line = line_of(read_text(path), ("name",))
+        rule = f"name={site.name!r} must be the file's: {path.stem!r}"
+        raise UsageError(f"{path}, line {line}: {rule}")
+    return site
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(p.stem for p in (_HERE / folder).glob("*.toml"))

@@ -12,7 +12,7 @@ from bench.config.rules import steep_rate
 from bench.study.files import read_study
 from bench.study.plan import PlannedRun, plan
 from slurm.fit import fit
-from slurm.load import find_study, read_site
+from slurm.site import find_study, read_site
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(

@@ -10,9 +10,8 @@ from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import PlannedRun, plan
 from slurm.fit import Job, fit, jobs, text_of
-from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
-from slurm.site import Site
+from slurm.site import Site, find_study, read_site
 from tests.slurm.studies import ROOT
 
 SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))

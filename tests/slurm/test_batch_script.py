@@ -17,8 +17,8 @@ from bench.record import read_run
 from bench.study.files import read_study
 from bench.study.plan import plan
 from slurm.fit import fit, jobs, text_of
-from slurm.load import read_site
 from slurm.render import render_batch, render_report
+from slurm.site import read_site
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import SMALL, changed, write

@@ -16,8 +16,8 @@ import pytest
 from bench.config import UsageError
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
-from slurm.load import read_site
 from slurm.render import render_job
+from slurm.site import read_site
 from tests.slurm.conftest import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment

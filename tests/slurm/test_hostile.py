@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from bench.config import UsageError
 from bench.study.files import read_study, read_text
 from slurm.fit import fit, jobs, text_of
-from slurm.load import read_site
 from slurm.render import render_batch, render_report
+from slurm.site import read_site
 from tests.slurm.scripts import complaint, planned
 from tests.slurm.studies import ROOT, SMALL, write
 

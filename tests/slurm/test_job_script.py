@@ -12,8 +12,8 @@ from typing import Any
 
 from bench.study.plan import PlannedRun, plan
 from bench.study.status import look
-from slurm.load import read_site
 from slurm.render import render_job
+from slurm.site import read_site
 from tests.slurm.stand_in import complete, environment, start
 from tests.slurm.studies import ROOT, small
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench.config import UsageError
 from bench.study.files import line_of
-from slurm.load import read_site
+from slurm.site import read_site
 
 SITE = """\
 name = "here"

@@ -12,9 +12,8 @@ import pytest
 from bench.study.definition import StrictTable, Study
 from bench.study.files import read_study
 from slurm.__main__ import main
-from slurm.load import read_site
 from slurm.new_site import read_cluster, skeleton
-from slurm.site import Site
+from slurm.site import Site, read_site
 
 TEMPLATES = Path(__file__).parents[2] / "slurm" / "templates"
 SINFO = """\
