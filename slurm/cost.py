@@ -5,8 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 
-from bench.config import RunConfig
-from bench.config.rules import steep_rate
 from bench.study.definition import Study
 from bench.study.limits import MIN_LAUNCHES
 from bench.study.status import RunStatus
@@ -18,7 +16,7 @@ def lines(work: Work) -> list[str]:
     """Say all to be known before submitting: provenance, jobs, node-hours, and their launches."""
     site, jobs = work.site, work.jobs
     seconds, source = run_seconds(work.study, work.statuses)
-    limit_min = {job.id: minutes(job, work.study, site, work.request.minutes) for job in jobs}
+    limit_min = {job.id: minutes(job, work.study, site, work.options.minutes) for job in jobs}
     price = [f"site {site.name!r}: {site.provenance}"]
     for nodes in sorted({job.nodes for job in jobs}):
         members = [job for job in jobs if job.nodes == nodes]
@@ -38,16 +36,7 @@ def lines(work: Work) -> list[str]:
     elif work.most > work.launches:
         most_h = likely + likely / left * (work.most - work.launches)
         launches += f"; at most {work.most} = {_shown(most_h)} node-h"
-    return [*price, total, *steep(run.config for run in work.todo), launches]
-
-
-def steep(configs: Iterable[RunConfig]) -> list[str]:
-    """Warn of planned runs that will probably diverge: those waste their node-hours."""
-    risky = [(c.peak_learning_rate, c.world_size, why) for c in configs if (why := steep_rate(c))]
-    if not risky:
-        return []
-    _, ranks, why = max(risky)
-    return [f"warning: {len(risky)} runs, up to {ranks} ranks: {why}"]
+    return [*price, total, launches]
 
 
 def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:

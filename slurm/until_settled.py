@@ -85,7 +85,7 @@ class RunLoop:
         """Go on until `decide` says why not, a run is not ok, or a signal comes."""
         session, goal = new_session(), 0
         while self.stopped_by is None:
-            self.work = work = open_work(self.work.options, True, None, self.work)
+            self.work = work = open_work(self.work.options, locked=True)
             if why := local_run.not_one_machine(work):
                 raise UsageError(why)
             work.folder.keep_study(work.text)
@@ -105,7 +105,7 @@ class RunLoop:
             if why:
                 return
             if self.stopped_by is None:
-                self._do_wave(open_work(work.options, True, goal, work), done, session)
+                self._do_wave(open_work(work.options, True, goal), done, session)
 
     def _standing(self, done: int, settled: bool) -> Standing:
         """Describe the standing; a launch takes as long as the last ones did, else as estimated."""
@@ -119,7 +119,8 @@ class RunLoop:
         """Do what is missing of these launches."""
         for planned in work.todo:
             work.folder.set_aside(planned.log)
-        script = work.folder.add_job(self.lock, work.script(), **work.facts, runs=len(work.todo))
+        facts = {"site": work.site.name, "launches": work.launches, "runs": len(work.todo)}
+        script = work.folder.add_job(self.lock, work.script(), **facts)
         runs = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{runs}, {work.estimate}; {script}", flush=True)
         if self.launch_s is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import Run
-from tests.cluster import jobs, models, steps
+from tests.cluster import models, steps
 from tests.cluster.namespace import ROOT
 
 _STUDY = """\
@@ -171,11 +171,3 @@ class Tiny:
         """Read all that jobs and runs have printed."""
         paths = [*self._top.glob("jobs/*.out"), *self._top.glob("runs/*.out")]
         return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')}" for path in paths)
-
-
-def end_of(job: str) -> str:
-    """Wait until Slurm has ended the job, and return how it ended."""
-    return jobs.wait_for(
-        job,
-        ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"],
-    )

@@ -1,6 +1,5 @@
 #!/bin/bash
 #SBATCH --job-name=smoke-n002-launch00
-#SBATCH --account=ACCOUNT
 #SBATCH --partition=gpu
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
@@ -13,7 +12,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --no-requeue
 #
-# Study 'smoke' on OSC Cardinal, H100 nodes (site 'cardinal'; from documentation (read November 2026), not run there):
+# Study 'smoke' on OSC Cardinal, H100 nodes (site 'cardinal'; not verified):
 # launch 0 at 2 node(s), 2 runs, about 3 min.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #

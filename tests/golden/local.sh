@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Study 'smoke' on this machine (site 'local'; not run yet):
+# Study 'smoke' on this machine (site 'local'; not verified):
 # 10 runs.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #

@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'smoke' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
+# Study 'smoke' on four emulated nodes on one machine (site 'testcluster'; verified on 2026-11-21):
 # launch 0 at 2 node(s), 2 runs, about 3 min.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #

@@ -12,7 +12,7 @@ from plots.__main__ import main
 from plots.analyse.study import Analysis, analyse, planned_points
 from plots.report.checks import checks
 from slurm.fit import fit
-from slurm.load import find_study, read_site
+from slurm.site import find_study, read_site
 from tests.plots import logs
 from tests.slurm.scripts import STUDIES
 

@@ -9,11 +9,9 @@ from pathlib import Path
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import PlannedRun, plan
-from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
-from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
-from slurm.site import Site
+from slurm.site import Site, find_study, read_site
 from tests.slurm.studies import ROOT
 
 SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
@@ -23,10 +21,6 @@ STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
 
 def planned(study: Study, folder: Path, launches: int) -> list[PlannedRun]:
     return [run for launch in plan(study, launches, folder / "runs") for run in launch]
-
-
-def request(site: Site) -> Request:
-    return Request(site, account="ACCOUNT" if site.access.account_required else "")
 
 
 def shipped(site: Site, name: str) -> tuple[str, list[PlannedRun]]:
@@ -40,11 +34,11 @@ def shipped(site: Site, name: str) -> tuple[str, list[PlannedRun]]:
         runs = planned(study, folder, study.launches)
         return render_job(study, text, site, runs, folder), runs
     job: Job = jobs(planned(study, folder, 1), site)[-1]
-    return render_batch(study, text, request(site), job, folder), list(job.runs)
+    return render_batch(study, text, site, job, folder), list(job.runs)
 
 
 def report(site: Site) -> str:
-    return render_report(read_study(find_study("weak")), request(site), Path("results/weak"))
+    return render_report(read_study(find_study("weak")), site, Path("results/weak"))
 
 
 def run_lines(script: str) -> str:

@@ -8,11 +8,6 @@ from slurm.site import Site
 
 ROOT = Path(__file__).parents[2]
 
-SHIPPED_SITES = (
-    "cardinal, cardinal-mvapich, generic, hostfile, local, local-gpu, lumi-g, perlmutter, "
-    "testcluster, vista"
-)
-
 SMALL = """\
 name = "small"
 question = "Which is faster?"

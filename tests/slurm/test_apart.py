@@ -10,7 +10,7 @@ import pytest
 from bench.study.plan import plan
 from slurm.driver.job import LocalJob
 from slurm.driver.script import JobOptions, read_groups
-from slurm.load import read_site
+from slurm.site import read_site
 from slurm.together import together
 from tests.slurm.studies import changed, small
 

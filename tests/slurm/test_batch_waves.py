@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import stand_in
-from tests.slurm.calls import Calls
+from tests.slurm.conftest import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import write

@@ -16,13 +16,12 @@ import pytest
 from bench.config import UsageError
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
-from slurm.load import read_site
 from slurm.render import render_job
-from slurm.submit import SHARED, not_shared
-from tests.slurm.calls import Calls
+from slurm.site import read_site
+from tests.slurm.conftest import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import ROOT, changed, small
+from tests.slurm.studies import ROOT, small
 
 CURE = "comes with the project and is never added to; choose another --results, as results/mine"
 
@@ -49,28 +48,6 @@ def test_a_script_by_hand_adds_to_no_shipped_study_and_to_none_without_a_lock(
     (folder / "study.toml").touch()  # the record of jobs is gone
     lost = "jobs.jsonl is gone, and with it the lock of a job that may still be running"
     assert by_hand() == f"error: {folder}/{lost}; if none is: touch {folder}/jobs.jsonl\n"
-
-
-def test_what_a_node_has_of_its_own_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Results, checkout or environment: there, and behind a link to it."""
-    monkeypatch.delenv(SHARED)
-    near, far = tmp_path / "near", tmp_path / "far"
-    for folder in (near, far):
-        folder.mkdir()
-    (far / "link").symlink_to(near)
-    site = changed(read_site("testcluster"), paths__node_local=[str(near)], setup__venv=str(far))
-    monkeypatch.chdir(far)
-    assert not not_shared(site, far)
-    rule = f"the results folder {near} lies below {near}, of which every node of site 'testcluster'"
-    assert not_shared(site, far / "link").startswith(rule)
-    linked = changed(site, setup__venv=str(far / "link"))
-    assert not_shared(linked, far).startswith("the environment ")
-    monkeypatch.chdir(near)
-    assert not_shared(site, far).startswith("this folder ")
-    monkeypatch.setenv(SHARED, f"/nowhere:{near}")
-    assert not not_shared(linked, near)
 
 
 @pytest.mark.parametrize("slurm_id", ["", "7"])

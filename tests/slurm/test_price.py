@@ -28,7 +28,7 @@ def test_the_price_is_that_of_the_first_look_and_of_the_last(tmp_path: Path) -> 
     # a launch has 5 runs on one node and 2 on two, of 45 s each, and 60 s to start
     hours = 2 * (1 * (60 + 5 * 45) + 2 * (60 + 2 * 45)) / 3600
     assert smoke == [
-        "site 'testcluster': last run there on 2026-11-21",
+        "site 'testcluster': verified on 2026-11-21",
         "    1 node(s):   2 jobs,   10 runs, at most 20 min each, about 0.2 node-h",
         "    2 node(s):   2 jobs,    4 runs, at most 15 min each, about 0.2 node-h",
         f"4 jobs, about {hours:.1f} node-h, at most 1.7 node-h (45 s a run assumed)",

@@ -7,8 +7,7 @@ from pathlib import Path
 from bench.record import read_run
 from bench.study.files import read_study
 from bench.study.plan import plan
-from slurm.session import PREVIEW, StudyOptions, open_work
-from tests.slurm.stand_in import complete
+from slurm.session import StudyOptions, open_work
 from tests.slurm.studies import write
 from tests.slurm.test_cli import Cli
 
@@ -26,7 +25,7 @@ def asked(folder: Path, **changes: str) -> StudyOptions:
 def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> None:
     study = asked(tmp_path)
     shown = open_work(study)
-    assert (shown.study.seed, shown.preview) == (0, True)
+    assert (shown.study.seed, "a preview" in shown.text) == (0, True)
     first, other = (open_work(study, locked=True) for _ in range(2))
     assert first.study.seed != other.study.seed  # but for one in two thousand million
     first.folder.path.mkdir(parents=True)
@@ -34,20 +33,15 @@ def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> 
     # more launches than planned are of the same study
     for options in (study, study.model_copy(update={"launches": 4})):
         later = open_work(options)
-        assert (later.study.seed, later.preview) == (first.study.seed, False)
+        assert later.study.seed == first.study.seed
         found = {status.run.config.study_sha256 for status in later.statuses}
         assert found == {first.study.sha256}
     given = open_work(asked(tmp_path, seed="seed = 7").model_copy(update={"results": tmp_path}))
-    assert (given.study.seed, given.preview, given.text) == (
-        7,
-        False,
-        Path(study.study).read_text(),
-    )
+    assert (given.study.seed, given.text) == (7, Path(study.study).read_text())
 
 
 def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
     cli = Cli(tmp_path, **PAIR)
-    assert PREVIEW in cli("render")[2]
     assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both launches
     kept = read_study(cli.folder / "study.toml")
     planned = plan(kept, 2, cli.folder / "runs")
@@ -59,15 +53,3 @@ def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> 
     assert len({place for launch in later for place in launch}) == 1
     assert later[0][0] not in first.values()
     assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo
-
-
-def test_a_complete_log_is_read_once_in_a_command(tmp_path: Path) -> None:
-    study = asked(tmp_path, seed="seed = 7")
-    for status in open_work(study).statuses:
-        complete(status.run.config)
-    whole = open_work(study)
-    assert not whole.todo
-    whole.statuses[0].run.log.write_text("nobody writes into a complete log")
-    assert not open_work(study, earlier=whole).todo
-    whole.statuses[0].run.log.unlink()
-    assert open_work(study, earlier=whole).todo

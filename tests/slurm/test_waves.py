@@ -16,7 +16,7 @@ from bench.record import append_event
 from slurm import local_run, until_settled
 from slurm.session import StudyOptions, Work, open_work
 from slurm.until_settled import Standing, seconds
-from tests.slurm.calls import Calls
+from tests.slurm.conftest import Calls
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import SMALL, write
 from tests.slurm.test_cli import Cli

@@ -9,7 +9,7 @@ import pytest
 from bench.config import UsageError
 from bench.study.files import read_study
 from bench.study.plan import plan
-from slurm.load import find_study
+from slurm.site import find_study
 from tests.slurm.studies import SMALL, small, write
 
 # key, the line that replaces it, words of the message after the file's name
