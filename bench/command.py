@@ -14,14 +14,11 @@ from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import keep_freed, require_fit
 from bench.launch.provenance import counters
-from bench.launch.resources import advice, environment, require_unmodified
+from bench.launch.world import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
-from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
+from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending, Pulse, Watchdog, on_interrupt
 from bench.lifecycle.peers import Launcher
-from bench.lifecycle.pulse import Pulse
-from bench.lifecycle.turn_table import TurnTable, table_of
-from bench.lifecycle.turns import Turns, turns_of
-from bench.lifecycle.watchdog import Watchdog, on_interrupt
+from bench.lifecycle.turns import Turns, TurnTable, table_of, turns_of
 from bench.progress import opening
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside

@@ -26,7 +26,7 @@ STARTS_RANKS = {
     "bench.launch.gpu",
     "bench.launch.launcher",
     "bench.launch.machine",
-    "bench.lifecycle.turn_table",
+    "bench.lifecycle.turns",
 }
 ALLOWED = {
     "bench": {"bench"},

@@ -20,12 +20,62 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.config import RunConfig, UsageError
-from bench.lifecycle import loading
+from bench.lifecycle import peers
 from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, vanished
-from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import Turns, TurnsBroken
+from bench.progress import quantity
 from bench.record import RunLog, append_event
 from bench.streams import say
+
+
+class Pulse:
+    """Written by the main thread, read by the watchdog; reads the loop's own counters.
+
+    What is `shown`, by one rank, are lines on standard error, between windows only.
+    """
+
+    def __init__(self, *, shown: bool) -> None:
+        self._say: Callable[[str], object] = say if shown else str
+        self._phase, self._ticks = "loading torch", 0
+        self._counts: Callable[[], tuple[int, int]] | None = None
+        self.rates: list[float] = []  # images/s of the windows so far
+        self.passed = False  # an `end` that says ok is written: the record is complete
+
+    def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
+        """Start a phase; `counts` gives the batches received and the steps done."""
+        self._phase, self._counts = phase, counts
+        self._say(phase)
+
+    def leave(self) -> None:
+        """Drop the counters, which hold the model: the log is written."""
+        self._phase, self._counts = "closing", None
+
+    def tick(self) -> None:
+        """Count one piece of a phase that has no counter of its own."""
+        self._ticks += 1
+
+    def window(self, done: int, total: int, images_per_s: float) -> None:
+        """Note a timed window; called between windows."""
+        self.rates.append(images_per_s)
+        self._say(f"window {done}/{total}: {quantity(images_per_s)} images/s")
+
+    def epoch(self, training: int, epoch: int, accuracy: float) -> None:
+        """Note an epoch of a training, both counted from 0."""
+        self._say(f"training {training + 1}, epoch {epoch + 1}: {100 * accuracy:.2f} % right")
+
+    def beat(self) -> tuple[object, ...]:
+        """Read the progress so far; where two readings are equal, nothing was finished between."""
+        # loading torch from a busy file system may take minutes, module by module
+        return self._phase, self._ticks + len(sys.modules), self._counts and self._counts()
+
+    def doing(self) -> str:
+        """Say what is not finished."""
+        if self._counts is None:
+            return self._phase
+        batches, steps = self._counts()
+        waiting = f"waiting for its batch of step {batches + 1}"
+        return f"in step {steps + 1}" if batches > steps else waiting
+
 
 FAILED, INPUT_ERROR = 1, 2
 RANK_0_SPEAKS_S = 2.0  # first: a launcher ends all ranks when one leaves
@@ -134,7 +184,7 @@ class Ending:
             self._end(status=f"failed: {gone[0] if gone else message}")
         finally:
             self._recorded.set()
-            loading.stop()
+            peers.stop()
             if not wrong_input:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
@@ -148,7 +198,7 @@ class Ending:
 
     def _record_signal(self, number: int) -> None:
         """Record a signal, or the dead rank because of which mpirun or torchrun ends all ranks."""
-        loading.stop()  # mpirun kills the group of a rank some tenths of a second later
+        peers.stop()  # mpirun kills the group of a rank some tenths of a second later
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
         if self._rank:
@@ -220,7 +270,7 @@ def leave(code: int) -> NoReturn:
     """End the process now, with its loading processes and temporary files."""
     try:
         _remove_temporary()
-        loading.stop()
+        peers.stop()
     finally:
         os._exit(code)
 
@@ -264,3 +314,57 @@ def _identity(path: Path | None) -> Any:
         return None if path is None else ((status := path.stat()).st_dev, status.st_ino)
     except OSError:
         return "gone"
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_TICK_S = 1.0
+
+
+def on_interrupt(end: Callable[[int], object]) -> None:
+    """Call `end(signal number)`, which ends the process, on Ctrl-C and SIGTERM.
+
+    Python runs signal handlers on the main thread only, which may be waiting in C for a rank that
+    is gone. The C-level handler writes to the wake-up pipe at once, and a thread of ours reads it.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: None)  # without a handler the pipe is not written
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        # other signals with a handler, such as a child's end, come by here as well
+        while number := os.read(read_end, 1)[0]:
+            if number in SIGNALS:
+                end(number)
+
+    threading.Thread(target=watch, name="interrupts", daemon=True).start()
+
+
+class Watchdog:
+    """Watches `pulse` and calls `ending`, which does not return.
+
+    Once a second it reads three numbers and the parent's process id, and, where a shell stands
+    before the launcher, /proc. Time in which the whole process is stopped (Ctrl-Z) does not count.
+    """
+
+    def __init__(self, pulse: Pulse, ending: Ending, limit_s: float) -> None:
+        self._pulse, self._ending, self._limit_s = pulse, ending, limit_s
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def _watch(self) -> NoReturn:
+        tick_s = min(_TICK_S, self._limit_s / 4)
+        last, silent_s, before = self._pulse.beat(), 0.0, time.monotonic()
+        while True:
+            time.sleep(tick_s)
+            now = time.monotonic()
+            silent_s, before = silent_s + min(now - before, 2 * tick_s), now
+            if self._ending.is_orphan():
+                self._ending.orphaned()
+            beat = self._pulse.beat()
+            if beat != last:
+                last, silent_s = beat, 0.0
+            elif silent_s >= self._limit_s:
+                self._ending.stalled(self._pulse.doing(), silent_s)

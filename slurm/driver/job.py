@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.config import UsageError
 from bench.launch import gpu, launcher
-from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
+from bench.lifecycle.turns import SHARED_MEMORY, VARIABLE, Place, TurnTable
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, first_error, is_ok, new_session, oom_kills

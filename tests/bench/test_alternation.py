@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, TurnTable
+from bench.lifecycle.turns import EVERYBODY, VARIABLE, Place, TurnTable
 from bench.record import Run, read_run
 from tests.bench.ranks import ROOT, environment, mpirun
 

@@ -14,7 +14,7 @@ from tests.bench.test_faults import left_behind
 
 PARENT = """
 import os, signal, sys
-from bench.lifecycle.loading import Context
+from bench.lifecycle.peers import Context
 
 if __name__ == "__main__":
     from slow import work

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.config import RunConfig, UsageError
-from bench.launch.resources import advice, environment, require_unmodified
-from bench.launch.world import Launch
+from bench.launch.world import Launch, advice, environment, require_unmodified
 
 HERE = Launch("mpirun", 0, 2, 0, 2, "k")
 APART = Launch("srun", 0, 2, 0, 1, "k")

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from bench.config import UsageError
-from bench.lifecycle import turn_table
+from bench.lifecycle import turns
 from bench.lifecycle.peers import ENDED, STOPPED, state
-from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, TurnTable, place_of, table_of
-from bench.lifecycle.waking import Waker
+from bench.lifecycle.turns import EVERYBODY, VARIABLE, Place, TurnTable, Waker, place_of, table_of
 from bench.record import read_run
 from tests.bench.ranks import ROOT, environment, mpirun
 from tests.bench.test_faults import SPARE_S, TINY, left_behind, wait_for
@@ -85,7 +84,7 @@ def test_worlds_in_other_process_namespaces_are_refused(table: TurnTable) -> Non
 def test_memory_that_cannot_be_written_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_table, "SHARED_MEMORY", tmp_path / "none")
+    monkeypatch.setattr(turns, "SHARED_MEMORY", tmp_path / "none")
     with pytest.raises(UsageError, match=r"No such file.* turns = false into the study"):
         table_of({VARIABLE: "abc 0 1,1"})
 
@@ -143,4 +142,4 @@ def test_the_stopped_world_ends_when_the_other_is_killed_whole(tmp_path: Path) -
     problem = read_run(logs[1]).problem or ""
     assert "TurnsBroken: world 1 of the 2 that take turns has ended before its time" in problem
     assert left_behind(mark) == []
-    assert not turn_table.table_path(place.launch).exists()
+    assert not turns.table_path(place.launch).exists()

@@ -89,6 +89,6 @@ def test_a_node_whose_memory_cannot_be_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: LocalJob
 ) -> None:
     missing = tmp_path / "missing"
-    for module in ("bench.lifecycle.turn_table", "slurm.driver.job"):
+    for module in ("bench.lifecycle.turns", "slurm.driver.job"):
         monkeypatch.setattr(f"{module}.SHARED_MEMORY", missing)
     assert parts(job) == [(1, f"{missing} cannot be written: No such file or directory")] * 2

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bench.lifecycle.peers import STOPPED, state
-from bench.lifecycle.turn_table import table_path
+from bench.lifecycle.turns import table_path
 from bench.record import Run, read_run
 from tests.bench.ranks import ROOT, environment
 from tests.bench.test_faults import left_behind

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.record import RunLog
 from bench.tools.doctor.checks import Finding
 
