@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +17,9 @@ from bench.launch.machine import keep_freed, require_fit
 from bench.launch.provenance import counters
 from bench.launch.world import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
-from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending, Pulse, Watchdog, on_interrupt
+from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending, Pulse, on_interrupt, watch_over
 from bench.lifecycle.peers import Launcher
-from bench.lifecycle.turns import Turns, TurnTable, table_of, turns_of
+from bench.lifecycle.turns import ALONE, SharedTurns, Turns, TurnTable, place_of
 from bench.progress import opening
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside
@@ -67,7 +68,8 @@ def start(
         os.environ.update(environment(config, launch, cores, os.environ))
         if (line := advice(config, launch, cores)) is not None:
             say(f"warning: {line}")
-        table = table_of(os.environ)
+        place = place_of(os.environ)
+        table = None if place is None else TurnTable(place)
         log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:
         if rank:
@@ -100,20 +102,23 @@ def _live(
     pulse = Pulse(shown=launch.rank == 0)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()
-    turns = turns_of(table, launch, config, counters)
+    turns = ALONE
+    if table is not None:
+        turns = SharedTurns(table, launch, counters, config.stall_timeout_s)
     ending = Ending(config, launch.rank, log, pulse, launcher, turns)
     try:
         if launch.rank == 0:
             say(opening_line)
         on_interrupt(ending.signalled)
-        Watchdog(pulse, ending, config.stall_timeout_s).start()
+        watch_over(pulse, ending, config.stall_timeout_s)
         # torch: after the threads are set and the input is known to be good
         passed = load(turns)(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
-    log_kept = launch.rank > 0 or ending.find_log()
-    endings.alarm(config.stall_timeout_s)
-    return 0 if passed and log_kept else FAILED
+    # the kernel ends what hangs after Python has shut down its threads
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, config.stall_timeout_s)
+    return 0 if passed else FAILED
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:

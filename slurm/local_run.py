@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -47,16 +46,11 @@ def not_one_machine(work: Work) -> str:
     return f"{held}, and this is {this}: a study stays on one machine; choose another --results"
 
 
-def find_launcher(hostfile: str) -> None:
-    """Raise UsageError where the job script would not find mpirun, or mpirun its hosts."""
+def find_hosts(hostfile: str) -> None:
+    """Raise UsageError where mpirun would not find its hosts."""
     if hostfile and not Path(hostfile).is_file():
         form = "mpirun's hostfile, one line for each host, as in 'node1 slots=4'"
         raise UsageError(f"{hostfile} is not there: {form}; write it")
-    path = f"{Path('.venv/bin').absolute()}{os.pathsep}{os.environ.get('PATH', '')}"
-    name = os.environ.get("MPIRUN", "mpirun")
-    if shutil.which(name, path=path) is None:
-        cure = "run `make setup`, which installs one, or say where yours is: MPIRUN=/path/to/mpirun"
-        raise UsageError(f"{name} is not found; {cure}")
 
 
 def warn_if_busy() -> None:
@@ -76,7 +70,7 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     of_job = {"PATH": path, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
-    with signals_caught() as caught, display(len(work.statuses)) as show:
+    with signals_caught() as caught:
         job = subprocess.Popen(
             ["bash", str(script)],
             stdin=subprocess.DEVNULL,
@@ -85,7 +79,7 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
             pass_fds=(lock.fileno(),),
             start_new_session=True,
         )
-        _follow(job, caught, work, show)
+        _follow(job, caught, work)
     if caught:
         return caught[0]
     if job.returncode == 2:
@@ -117,9 +111,9 @@ def signals_caught() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, show: Show) -> None:
+def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work) -> None:
     """Watch the logs until the job ends, and pass a caught signal on once."""
-    waiting, terminated = list(work.todo), False
+    waiting, terminated, show = list(work.todo), False, display(len(work.statuses))
     again = {run.id for run in waiting}
     finished = [status for status in work.statuses if status.run.id not in again]
     while True:
@@ -149,28 +143,15 @@ def _has_ended(log: Path) -> bool:
         return False
 
 
-@contextmanager
-def display(total: int) -> Iterator[Show]:
-    """Show how `total` runs go: in a bar on a terminal, else by a line for each change."""
-    with ExitStack() as stack:
-        if is_terminal := sys.stdout.isatty():
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+def display(total: int) -> Show:
+    """Make a function that prints a line for each change of how `total` runs go."""
+    last = (0, "")
 
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-            bar = stack.enter_context(Progress(*columns, auto_refresh=False))
-            task = bar.add_task("", total=total)
-        last = (0, "")
-
-        def show(done: int, current: str, left_s: float | None) -> None:
-            nonlocal last
-            if (done, current) == last:  # another estimate alone is no news
-                return
-            last = (done, current)
+    def show(done: int, current: str, left_s: float | None) -> None:
+        nonlocal last
+        if current and (done, current) != last:  # another estimate alone is no news
             left = "" if left_s is None else " left"
-            text = f"{current}, {duration(left_s)}{left}" if current else ""
-            if is_terminal:
-                bar.update(task, completed=done, description=text, refresh=True)
-            elif current:
-                print(f"{done}/{total} runs done, {text}", flush=True)
+            print(f"{done}/{total} runs done, {current}, {duration(left_s)}{left}", flush=True)
+        last = (done, current)
 
-        yield show
+    return show

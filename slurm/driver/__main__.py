@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shlex
@@ -20,15 +19,11 @@ try:
     from bench.study.plan import plan
     from bench.study.status import look
     from slurm.directives import REPORT
-    from slurm.driver.allocation import SlurmJob, check_allocation
-    from slurm.driver.closing import Diary, NoRoom, complain
-    from slurm.driver.job import LocalJob
+    from slurm.driver.closing import Diary, complain
+    from slurm.driver.job import LocalJob, SlurmJob, check_allocation
     from slurm.driver.script import JobOptions, read_launches
 except ModuleNotFoundError as absent:
     give_up(absent)
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _here(options: JobOptions, common: list[str]) -> int:
@@ -68,7 +63,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     try:
         code, refused = job.work(), ""
     except (UsageError, OSError) as error:
-        code, refused = 2, _one_line(options.job, error)
+        code, refused = 2, _one_line(error)
         raise
     finally:
         job.finish(code, refused)
@@ -103,28 +98,23 @@ def _all_ok(study_dir: Path) -> bool:
     return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
 
 
-def _one_line(job: str, error: Exception) -> str:
-    text = str(error)
+def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:
-        text = f"{error.filename}: {error.strerror}"
-    if isinstance(error, NoRoom) or getattr(error, "errno", None) in _FULL:
-        again = "submit again" if job else "the same command goes on with this run"
-        return f"{text}; make room, then {again}"
-    return text
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
-    common, job = list(argv[at + 1 :]), ""
+    common = list(argv[at + 1 :])
     try:
         options = JobOptions.read(argv[:at], "python -m slurm.driver")
-        job = options.job
         if options.report:
             return _report(options)
         return (_in_slurm if options.job else _here)(options, common)
     except (UsageError, OSError) as error:
-        complain(f"error: {_one_line(job, error)}")
+        complain(f"error: {_one_line(error)}")
         return 2
 
 

@@ -39,7 +39,6 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
 # who reads the clock on the wall, which may be set back in mid-run, and what for
 WALL_CLOCK = {
     "bench/launch/provenance.py": "when a run started",
-    "bench/lifecycle/turns.py": "the age of tables that a killed launch left",
     "bench/study/folder.py": "when a file was set aside",
     "bench/tools/timeline.py": "when a timeline was recorded",
     "slurm/driver/allocation.py": "the scheduler's own end of an allocation",
