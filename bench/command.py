@@ -51,8 +51,12 @@ def start(
     read: Callable[[], RunConfig],
     say_what: Callable[[RunConfig], str],
     load: Callable[[Turns], RunBody],
+    keeps_log: bool = True,
 ) -> int:
-    """Read the input and run what `load` gives, which may load torch; the exit status of `main`."""
+    """Read the input and run what `load` gives, which may load torch; the exit status of `main`.
+
+    Where no log is kept, the path of one still says where ranks of several nodes meet.
+    """
     rank, launch = 0, None
     try:
         launch = launching.discover(os.environ)
@@ -70,7 +74,7 @@ def start(
             say(f"warning: {line}")
         place = place_of(os.environ)
         table = None if place is None else TurnTable(place)
-        log = _open_log(config) if rank == 0 else RunLog(None)
+        log = _open_log(config) if rank == 0 and keeps_log else RunLog(None)
     except UsageError as error:
         if rank:
             time.sleep(endings.RANK_0_SPEAKS_S)
@@ -131,7 +135,7 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
             with contextlib.suppress(UsageError):
                 log = RunLog(config.log_path)
                 start = {"config": config.model_dump(mode="json"), "workload": {}}
-                start["host"] = {"launch": launch.record()}
+                start["host"] = {"launch": launch._asdict()}
                 log.write("start", schema=SCHEMA, **start)
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")

@@ -1,4 +1,7 @@
-"""Rank, size and place on the node, read from the launcher's environment by one table."""
+"""Rank, size and place on the node, read from the launcher's environment by one table.
+
+Also what every rank gets alike, whatever its launcher, before torch or MPI loads.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +20,7 @@ class WrongWorld(UsageError):
     """The ranks that started, or met, are not the world that was asked for."""
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """A rank's place in its world. `key` tells this launch from every other on shared storage."""
 
     source: str
@@ -28,10 +29,6 @@ class Launch:
     local_rank: int
     local_size: int
     key: str
-
-    def record(self) -> dict[str, object]:
-        """Return the launch as plain values, for the run log."""
-        return asdict(self)
 
 
 class _Row(NamedTuple):
@@ -48,7 +45,6 @@ def _family(source: str, prefix: str, *key: str) -> _Row:
     return _Row(source, names, key, marks=names)
 
 
-_MOST_NODES = 100_000  # ten times the largest machines
 _JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID")
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _GLOO = "HOROVOD_GLOO_RENDEZVOUS_"
@@ -78,12 +74,8 @@ def discover(env: Mapping[str, str]) -> Launch:
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
-            unset = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not env.get(name)]
-            if unset and agent_store(row.source, env):
-                raise UsageError(
-                    f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {unset[0]} is not: a half-set "
-                    "launch; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
-                )
+            if agent_store(row.source, env):
+                _require_store(env)
             return _launch(row.source, [_integer(env, name) for name in row.names], env, row.key)
         if names := [name for name in row.marks if name in env]:
             raise UsageError(
@@ -109,6 +101,18 @@ def discover(env: Mapping[str, str]) -> Launch:
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
     """Check whether torchrun's agent serves a store; hand-set variables come without an agent."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def _require_store(env: Mapping[str, str]) -> None:
+    """Raise UsageError where torchrun's variables do not say where its agent's store is."""
+    cure = "start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if not env.get(name):
+            lacks = f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {name} is not"
+            raise UsageError(f"{lacks}: a half-set launch; {cure}")
+    port = env["MASTER_PORT"]
+    if not (port.isdecimal() and 0 < int(port) < 2**16):
+        raise UsageError(f"MASTER_PORT={port!r} is no port, a number from 1 to 65535; {cure}")
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
@@ -151,16 +155,13 @@ def meeting_folder(launch: Launch, log_path: Path | None) -> Path:
 
 def expand_tasks_per_node(text: str) -> list[int]:
     """Expand Slurm's run lengths to a size per node: '3,1(x2)' -> [3, 1, 1]; else UsageError."""
-    setting, cure = f"SLURM_STEP_TASKS_PER_NODE={text!r}", "unset it, or start through srun"
     sizes: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", part)
+        match = re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part)
         if match is None:
-            raise UsageError(f"{setting} is not of the form 3,1(x2); {cure}")
-        count = int(match[2] or 1)
-        if len(sizes) + count > _MOST_NODES:
-            raise UsageError(f"{setting} counts more than {_MOST_NODES} nodes; {cure}")
-        sizes += [int(match[1])] * count
+            form = "is not of the form 3,1(x2); unset it, or start through srun"
+            raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text!r} {form}")
+        sizes += [int(match[1])] * int(match[2] or 1)
     return sizes
 
 

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from bench.config import RunConfig, UsageError
@@ -219,7 +220,8 @@ class Ending:
         if self._rank == 0:
             self._log.write("error", rank=rank, type=kind, message=message)
         elif self._path is not None:
-            append_event(self._path, "error", rank=rank, type=kind, message=message)
+            with suppress(FileNotFoundError):  # no log is kept
+                append_event(self._path, "error", rank=rank, type=kind, message=message)
 
     def _end(self, **fields: str) -> None:
         if self._rank == 0:  # a log takes only one

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from bench.record import Run, read_run
-from tests.bench import ranks
 from tests.bench.ranks import ROOT, environment, mpirun, torchrun
 
 pytestmark = pytest.mark.ranks
@@ -79,14 +78,12 @@ def words(fault: str, cell: str, log: Path) -> list[str]:
 
 
 def play(command: list[str], fault: str, rank: int, log: Path) -> Ended:
-    mark = uuid.uuid4().hex
-    moment = log.with_suffix(".moment")
-    extra = {"FAULT": fault, "FAULT_RANK": str(rank), "FAULT_AT": str(moment), "FAULT_MARK": mark}
-    done = ranks.run(command, extra, timeout_s=240)
-    ended = time.monotonic()
-    assert moment.exists(), f"the fault never came: {done.stderr}"
-    seconds, output = ended - float(moment.read_text()), done.stdout + done.stderr
-    return Ended(done.returncode, read_run(log), seconds, output, left_behind(mark))
+    mark, moment = uuid.uuid4().hex, log.with_suffix(".moment")
+    code = start(command, log, mark, fault, FAULT_RANK=str(rank)).wait(240)
+    ended, output = time.monotonic(), log.with_suffix(".out").read_text()
+    assert moment.exists(), f"the fault never came: {output}"
+    seconds = ended - float(moment.read_text())
+    return Ended(code, read_run(log), seconds, output, left_behind(mark))
 
 
 def left_behind(mark: str) -> list[str]:

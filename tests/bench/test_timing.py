@@ -41,7 +41,7 @@ WALL_CLOCK = {
     "bench/launch/provenance.py": "when a run started",
     "bench/study/folder.py": "when a file was set aside",
     "bench/tools/timeline.py": "when a timeline was recorded",
-    "slurm/driver/allocation.py": "the scheduler's own end of an allocation",
+    "slurm/driver/job.py": "the scheduler's own end of an allocation",
     "slurm/driver/closing.py": "when a session began",
 }
 
