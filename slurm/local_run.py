@@ -1,4 +1,4 @@
-"""Run a job script on this machine, and show how the runs of a study go, here or elsewhere."""
+"""Run a job script on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,13 +16,12 @@ from typing import IO
 
 from bench.config import UsageError
 from bench.record import quiet
-from bench.study.status import duration, look, seconds_left
+from bench.study.status import duration
 from slurm.driver.closing import SESSION
 from slurm.session import Work
 
-_POLL_S = 1.0
+_POLL_S = 0.2
 _LOOK_S = 0.5  # at who else works here: a share of 2 % shows in it
-_LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
 # runs done, what goes on ('': nothing does), seconds left
 Show = Callable[[int, str, float | None], None]
 
@@ -62,8 +61,8 @@ def warn_if_busy() -> None:
         print(f"warning: {took}; {rule}: end them, or run later", file=sys.stderr, flush=True)
 
 
-def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None:
-    """Run a job script under the study's lock, show how it goes, and name a signal that stops it.
+def execute(script: Path, lock: IO[str], session: str) -> int | None:
+    """Run a job script under the study's lock, and name a signal that stops it.
 
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
@@ -74,12 +73,14 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
         job = subprocess.Popen(
             ["bash", str(script)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # its progress lines; `_follow` says the same and more
             env={"PYTHON": sys.executable, **os.environ, **of_job},
             pass_fds=(lock.fileno(),),
             start_new_session=True,
         )
-        _follow(job, caught, work)
+        while job.poll() is None and not caught:
+            time.sleep(_POLL_S)
+        job.terminate()
+        job.wait()
     if caught:
         return caught[0]
     if job.returncode == 2:
@@ -109,38 +110,6 @@ def signals_caught() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work) -> None:
-    """Watch the logs until the job ends, and pass a caught signal on once."""
-    waiting, terminated, show = list(work.todo), False, display(len(work.statuses))
-    again = {run.id for run in waiting}
-    finished = [status for status in work.statuses if status.run.id not in again]
-    while True:
-        ended = job.poll() is not None
-        for run in [run for run in waiting if _has_ended(run.log)]:
-            waiting.remove(run)
-            finished.append(look(run, job_is_running=False))
-        begun = next((run for run in waiting if run.log.exists()), next(iter(waiting), None))
-        current = begun.id if begun and not ended else ""
-        if caught and not terminated and not ended:
-            job.terminate()  # before anything is shown: the terminal may be gone
-            terminated = True
-        left_s = seconds_left(waiting, finished, work.study.expected_run_s)
-        show(len(finished), current and f"{'stopping' if terminated else 'now'} {current}", left_s)
-        if ended:
-            return
-        time.sleep(_POLL_S)
-
-
-def _has_ended(log: Path) -> bool:
-    """Check whether the job script has added its last line; the whole log is read only then."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
-            return b'"event": "exit"' in file.read()
-    except FileNotFoundError:
-        return False
 
 
 def display(total: int) -> Show:

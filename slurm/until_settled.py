@@ -122,7 +122,7 @@ class RunLoop:
         if self.launch_s is None:
             local_run.warn_if_busy()
         began = time.monotonic()
-        self.stopped_by = local_run.execute(script, self.lock, work, session)
+        self.stopped_by = local_run.execute(script, self.lock, session)
         self.launch_s = (time.monotonic() - began) / (work.blocks - done)
 
 

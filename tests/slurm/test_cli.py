@@ -87,7 +87,7 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     first = [run.id for run in plan(cli.study, 1, Path())[0]]
     lines, unknown = out.splitlines(), "no estimate before a run has ended"
     assert lines[0] == f"small: 4 runs on this machine, {unknown}; {cli.folder}/job-001.sh"
-    assert lines[1] == f"0/4 runs done, now {first[0]}, {unknown}"
+    assert lines[1] == f"[1/4] {first[0]}"
     assert lines[-2:] == ["small: 4 runs: 4 ok", cli.report()]
     assert (cli.folder / "job-001.sh").read_text() == script
     logs = {f"runs/{run_id}{end}" for run_id in first for end in (".jsonl", ".out")}

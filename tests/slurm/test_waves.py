@@ -123,8 +123,10 @@ class Loop:
         monkeypatch.setattr(local_run, "warn_if_busy", lambda: None)
         monkeypatch.setattr(until_settled, "look", lambda folder: ("Not settled: 5 %", False))
 
-    def _execute(self, script: Path, lock: IO[str], work: Work, session: str) -> int | None:
-        for run in work.todo[self.wrong.pop() if self.wrong else 0 :]:
+    def _execute(self, script: Path, lock: IO[str], session: str) -> int | None:
+        last = json.loads((self.folder / "jobs.jsonl").read_text().splitlines()[-1])
+        asked = StudyOptions(study=str(self.study), results=self.results, blocks=last["blocks"])
+        for run in open_work(asked, locked=True).todo[self.wrong.pop() if self.wrong else 0 :]:
             complete(run.config)
             how = {"code": 0, "timed_out": False, "interrupted": False, "said": []}
             append_event(run.log, "exit", **how, oom_kills=0, limit_s=30, wall_s=1, session=session)
