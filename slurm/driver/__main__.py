@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import shutil
@@ -36,15 +35,9 @@ def _here(options: JobOptions, common: list[str]) -> int:
         cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
         raise UsageError(f"{program} is not found; {cure}")
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
-    if handed := os.environ.get("STUDY_LOCK_FD"):
-        lock = int(handed)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{folder.path}: another job of this study is running") from None
-    else:
-        held = folder.lock()
-        lock = held.fileno()
+    handed = os.environ.get("STUDY_LOCK_FD")
+    # a copy of the descriptor, which holds the lock as long as it is open
+    lock = int(handed) if handed else os.dup(folder.lock().fileno())
     folder.keep_study(options.study)
     return LocalJob(options, common, read_launches(sys.stdin.read()), [lock]).work()
 

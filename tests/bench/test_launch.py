@@ -208,28 +208,14 @@ APART = Launch("srun", 0, 2, 0, 1, "k")
 DDP = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
 
 
-@pytest.mark.parametrize("backend", ["ddp", "horovod"])
-def test_all_backends_get_the_same(backend: str) -> None:
-    config = RunConfig(backend=backend, world_size=2, batch_per_rank=1, threads=3)
-    assert environment(config, HERE, 4, {}) == {
-        "OMP_NUM_THREADS": "3",
-        "MKL_NUM_THREADS": "3",
-        "OMPI_MCA_mpi_yield_when_idle": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "HOROVOD_GLOO_IFACE": "lo",
-    }
-
-
-def test_yield_only_where_ranks_fill_the_cores() -> None:
+def test_all_ranks_get_the_same_threads_and_yield_where_they_fill_the_cores() -> None:
+    config = DDP.model_copy(update={"threads": 3})
+    threads = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "3"}
+    loopback = {"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": "lo"}
     name = "OMPI_MCA_mpi_yield_when_idle"
-    assert name in environment(DDP, HERE, 2, {})
-    assert name not in environment(DDP, HERE, 3, {})
+    assert environment(config, HERE, 6, {}) == {**threads, name: "1", **loopback}
+    assert environment(config, HERE, 7, {}) == {**threads, **loopback}
     assert name not in environment(DDP, HERE, 2, {name: "0"}), "the user's own choice stays"
-
-
-def test_interfaces_are_left_alone_between_nodes() -> None:
-    assert "GLOO_SOCKET_IFNAME" not in environment(DDP, APART, 8, {})
-    assert "GLOO_SOCKET_IFNAME" not in environment(DDP, HERE, 8, {"GLOO_SOCKET_IFNAME": "ib0"})
 
 
 @pytest.mark.parametrize("launch", [HERE, APART])
@@ -239,18 +225,14 @@ def test_both_frameworks_use_the_interface_that_is_named_for_one(launch: Launch)
     other = environment(DDP, launch, 8, {"GLOO_SOCKET_IFNAME": "ib0"})
     assert one["GLOO_SOCKET_IFNAME"] == "eth1"
     assert other["HOROVOD_GLOO_IFACE"] == "ib0"
+    assert "GLOO_SOCKET_IFNAME" not in environment(DDP, APART, 8, {}), "left alone between nodes"
 
 
-HOROVODS = [f"HOROVOD_{n}" for n in ("CACHE_CAPACITY", "AUTOTUNE", "LOG_LEVEL", "THREAD_AFFINITY")]
-
-
-@pytest.mark.parametrize("name", [*HOROVODS, "TORCH_DISTRIBUTED_DEBUG"])
-def test_nothing_changes_one_framework_unseen(name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name}='0' would change one framework unseen; unset it"):
-        require_unmodified({name: "0"})
-
-
-def test_places_and_build_options_are_no_tuning() -> None:
+def test_nothing_changes_one_framework_unseen() -> None:
+    for name in ("HOROVOD_AUTOTUNE", "HOROVOD_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG"):
+        wrong = f"{name}='0' would change one framework unseen; unset it"
+        with pytest.raises(UsageError, match=wrong):
+            require_unmodified({name: "0"})
     build = {"HOROVOD_CXX": "g++", "HOROVOD_WITH_MPI": "1", "PATH": ""}
     require_unmodified({"HOROVOD_GLOO_IFACE": "ib0", "HOROVOD_RANK": "0", **build})
 
