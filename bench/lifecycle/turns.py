@@ -353,7 +353,6 @@ class SharedTurns(Turns):
     def _stop_until_turn(self) -> None:
         loading = [child.pid for child in loading_processes()]
         signal_others(loading, signal.SIGSTOP)
-        self._waker.set()
         try:
             stop_at = 0.0
             while not self._takes_turn():
@@ -362,6 +361,7 @@ class SharedTurns(Turns):
                     continue
                 if stop_at:
                     self._require_alive(self._processes(self._here))
+                self._waker.set()
                 os.kill(os.getpid(), signal.SIGSTOP)
                 # launchers continue a rank before SIGTERM, which must then be heard; after the
                 # waker's signal, the watchdog looks for the launcher
@@ -384,10 +384,11 @@ class SharedTurns(Turns):
 
 
 class Waker:
-    """A timer of the kernel's that sends this process SIGCONT every `period_s` seconds.
+    """A timer of the kernel's that sends this process SIGCONT `period_s` seconds after `set`.
 
-    It does so from `set` to `clear`: who stops a process that has its turn, as Slurm's suspend
-    does, wants it to stay. Nobody else may live who would wake a stopped process.
+    Nobody else may live who would wake a stopped process. `clear` takes it back: who stops a
+    process that has its turn, as Slurm's suspend does, wants it to stay. The timer is set for each
+    stop anew, as Linux 6.13 and later do not repeat one whose signal is ignored.
     """
 
     def __init__(self, period_s: int) -> None:
@@ -411,5 +412,5 @@ class Waker:
 
     def _start(self, period_s: int) -> None:
         # seconds and nanoseconds between two signals, and until the first
-        times = (ctypes.c_long * 4)(period_s, 0, period_s, 0)
+        times = (ctypes.c_long * 4)(0, 0, period_s, 0)
         self._library.timer_settime(self._timer, 0, ctypes.byref(times), None)
