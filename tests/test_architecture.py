@@ -26,7 +26,7 @@ STARTS_RANKS = {
     "bench.launch.gpu",
     "bench.launch.launcher",
     "bench.launch.machine",
-    "bench.lifecycle.turn_table",
+    "bench.lifecycle.turns",
 }
 ALLOWED = {
     "bench": {"bench"},
@@ -62,7 +62,6 @@ TORCH_FREE |= {"bench/instrument/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = {
     "bench/launch/rendezvous.py",
-    "bench/tools/doctor/trial.py",
     "bench/tools/doctor/probe.py",
 }
 # set-up and doctor are built on the rest of bench, which knows of them only as a command

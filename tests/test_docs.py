@@ -19,7 +19,7 @@ from bench.config import parse_argv
 from bench.options import new_parser
 from bench.shell import Group
 from bench.tools import collectives, timeline
-from bench.tools.doctor import trial
+from bench.tools.doctor import command as doctor
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {"slurm": slurm.__main__.PROGRAM, "plots": plots.__main__.PROGRAM}
@@ -105,7 +105,7 @@ def lines(page: Path, module: str) -> list[list[str]]:
 @every_present_page
 def test_the_runs_that_are_shown_are_accepted(page: Path) -> None:
     tools: dict[str, Any] = {
-        "doctor": trial.parse,
+        "doctor": doctor.parse,
         "collectives": collectives.parse,
         "timeline": timeline.parse,
     }

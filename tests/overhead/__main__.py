@@ -17,8 +17,7 @@ from typing import Any
 from bench.config import Parser, RunConfig, UsageError, make_config, parse_argv
 from bench.launch import launcher
 from bench.launch.machine import keep_freed
-from bench.launch.resources import environment
-from bench.launch.world import discover
+from bench.launch.world import discover, environment
 from bench.record import RunLog
 from tests import overhead
 
