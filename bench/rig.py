@@ -18,7 +18,7 @@ from bench.instrument.emulation import Emulation
 from bench.instrument.inject import Sleep
 from bench.instrument.parity import SAMPLED, STEP, Parity
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import ALONE, Turns
 from bench.record import RunLog
 from bench.start import write_start

@@ -11,7 +11,7 @@ from bench.instrument.parity import not_proven
 from bench.launch import provenance, sources
 from bench.launch.wire import tcp_bytes
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import ALONE, Turns
 from bench.measure import measure
 from bench.progress import result

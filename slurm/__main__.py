@@ -77,7 +77,7 @@ class RunHere(StudyOptions):
             raise UsageError(why)
         work.folder.check_own()
         work.folder.check_way(slurm=False)
-        local_run.find_launcher(work.site.hostfile)
+        local_run.find_hosts(work.site.hostfile)
         with work.folder.lock() as lock:
             work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
             loop = RunLoop(work, lock, self.budget, began)

@@ -101,8 +101,7 @@ def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
         work = open_work(options)
         require_scheduler(work)
         slurm_commands.find("squeue")
-        with display(len(work.statuses)) as show:
-            work, grown = _follow(work, poll_s, show)
+        work, grown = _follow(work, poll_s, display(len(work.statuses)))
         if not grown:
             return work
 

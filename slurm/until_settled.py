@@ -98,7 +98,12 @@ class RunLoop:
                     verdict, settled = look(work.folder.path)
                 self.settled, self.more = settled, not settled and done < work.most
                 self.stopped_by = next(iter(caught), None)
-            standing = self._standing(done, settled)
+            used_s = time.monotonic() - self.began
+            left_s = None if self.budget_s is None else self.budget_s - used_s
+            if (launch_s := self.launch_s) is None:  # estimated until a wave has shown it
+                one = [status.run for status in work.statuses if status.run.config.launch == 0]
+                launch_s = seconds_left(one, work.statuses, work.study.expected_run_s)
+            standing = Standing(done, work.launches, work.most, settled, left_s, launch_s)
             goal, why = standing.decide()
             if verdict or (why and work.todo):
                 print(standing.say(verdict), flush=True)
@@ -106,14 +111,6 @@ class RunLoop:
                 return
             if self.stopped_by is None:
                 self._do_wave(open_work(work.options, True, goal), done, session)
-
-    def _standing(self, done: int, settled: bool) -> Standing:
-        """Describe the standing; a launch takes as long as the last ones did, else as estimated."""
-        work, used_s = self.work, time.monotonic() - self.began
-        left_s = None if self.budget_s is None else self.budget_s - used_s
-        one = [status.run for status in work.statuses if status.run.config.launch == 0]
-        guess_s = seconds_left(one, work.statuses, work.study.expected_run_s)
-        return Standing(done, work.launches, work.most, settled, left_s, self.launch_s or guess_s)
 
     def _do_wave(self, work: Work, done: int, session: str) -> None:
         """Do what is missing of these launches."""
@@ -126,7 +123,7 @@ class RunLoop:
         if self.launch_s is None:
             local_run.warn_if_busy()
         began = time.monotonic()
-        self.stopped_by = local_run.execute(script, self.lock, work, session)
+        self.stopped_by = local_run.execute(script, self.lock, session)
         self.launch_s = (time.monotonic() - began) / (work.launches - done)
 
 

@@ -19,17 +19,23 @@ GROUND = {f"bench.{name}" for name in ("version", "factory", "missing", "options
 GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
 STARTS_RANKS = {f"bench.launch.{name}" for name in ("gpu", "launcher", "machine")}
-STARTS_RANKS |= {"bench.lifecycle.turn_table"}
+STARTS_RANKS |= {"bench.lifecycle.turns"}
 LOOK_AT_BUILDS = ("bench/tools/setup/verify.py", "bench/tools/doctor/probe.py")
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
-TORCH_FREE = ("slurm/", "plots/", "bench/config/", "bench/record/", "bench/lifecycle/")
+TORCH_FREE: tuple[str, ...] = (
+    "slurm/",
+    "plots/",
+    "bench/config/",
+    "bench/record/",
+    "bench/lifecycle/",
+)
 TORCH_FREE += ("bench/study/", "bench/launch/", "bench/tools/doctor/")
 TORCH_FREE += tuple(f"bench/backends/{x}.py" for x in ("__init__", "buckets", "catalogue", "facts"))
 OF_TOP = ("__init__", "__main__", "command", "factory", "missing", "progress", "streams")
 TORCH_FREE += tuple(f"bench/{name}.py" for name in OF_TOP)
 TORCH_FREE += ("bench/instrument/timeline.py",)
 # the ranks' meeting, and what the doctor starts in a process of its own
-NEED_TORCH = ("bench/launch/rendezvous.py", "bench/tools/doctor/trial.py", LOOK_AT_BUILDS[1])
+NEED_TORCH = ("bench/launch/rendezvous.py", LOOK_AT_BUILDS[1])
 
 
 class Rule(NamedTuple):
@@ -60,7 +66,11 @@ RULES = (
 )
 
 # May name a framework: what starts it, what installs it and what looks at its build.
-NAMES_FRAMEWORKS = ("bench/backends/", "bench/tools/setup/", "bench/launch/world.py")
+NAMES_FRAMEWORKS: tuple[str, ...] = (
+    "bench/backends/",
+    "bench/tools/setup/",
+    "bench/launch/world.py",
+)
 NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{name}.py" for name in ("checks", "probe"))
 # other tools by their names; run by other programs in Pythons without the catalogue
 NAMES_FRAMEWORKS += ("plots/imports/", "slurm/centre/")

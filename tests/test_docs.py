@@ -19,11 +19,11 @@ from bench.config import parse_argv
 from bench.options import new_parser
 from bench.shell import Group
 from bench.tools import collectives, timeline
-from bench.tools.doctor import trial
+from bench.tools.doctor import command as doctor
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {"slurm": slurm.__main__.PROGRAM, "plots": plots.__main__.PROGRAM}
-TOOLS = {"doctor": trial.parse, "collectives": collectives.parse, "timeline": timeline.parse}
+TOOLS = {"doctor": doctor.parse, "collectives": collectives.parse, "timeline": timeline.parse}
 ROOMS = ("bench", "slurm", "plots", "results", "tests")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)])
 PAGES += [ROOT / "bench" / f"{page}.md" for page in ("EXERCISE", "LEAVING_HOROVOD", "WHY_SLOW")]

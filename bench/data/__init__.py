@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 
 from torch.utils.data import DataLoader, Dataset
@@ -13,7 +15,7 @@ from bench.data import augment
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
 from bench.instrument.timeline import read_for
-from bench.lifecycle import loading
+from bench.lifecycle.peers import end_with
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
 __all__ += ["step_indices"]
@@ -107,7 +109,9 @@ def batches(
         batch_sampler=rank_indices(config, rank, images.samples),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         num_workers=config.num_workers,
-        multiprocessing_context=loading.Context() if config.num_workers else None,
+        # a fork after MPI or Horovod has started threads is undefined
+        multiprocessing_context="spawn" if config.num_workers else None,
+        worker_init_fn=partial(end_with, os.getpid()),
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )

@@ -68,7 +68,7 @@ _PACKAGES = (
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
     """Describe what may differ between ranks; cores as the kernel numbers them."""
     return {
-        **launch.record(),
+        **launch._asdict(),
         "hostname": socket.gethostname(),
         "boot_id": cores.boot_id(),
         "pid": os.getpid(),

@@ -13,7 +13,7 @@ from bench.backends.catalogue import PLAIN, REFERENCE, engines
 from bench.config import RunConfig, UsageError, make_config, words_beside
 from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import Turns
 from bench.options import Options, Shown, one_of, option, split_commas
 from bench.progress import quantity

@@ -15,8 +15,7 @@ from bench.instrument import Observer
 from bench.instrument.timeline import LEAST_STEPS, Gradient, Timeline
 from bench.launch import provenance
 from bench.launch.machine import require_fit
-from bench.launch.resources import environment, require_unmodified
-from bench.launch.world import discover
+from bench.launch.world import discover, environment, require_unmodified
 from bench.options import Options, new_parser, option
 from bench.shell import reported
 from bench.streams import say

@@ -14,7 +14,7 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.data import Images
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.record import RunLog
 from bench.train import precision
 from bench.train.checks import digest

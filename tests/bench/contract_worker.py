@@ -17,7 +17,7 @@ from typing import Any
 from bench.config import RunConfig, parse_argv
 from bench.instrument import Observer
 from bench.launch import world as launching
-from bench.launch.resources import environment
+from bench.launch.world import environment
 
 STEPS = 12  # the rate rises over eight of them
 DATA = ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]

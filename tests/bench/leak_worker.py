@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.config import parse_argv
 from bench.launch import world as launching
-from bench.launch.resources import environment
+from bench.launch.world import environment
 
 SETTLED, STEPS = 200, 1000  # steps before the first look, and between the two
 MODEL = ["--model", "tests.bench.tiny:normalised"]

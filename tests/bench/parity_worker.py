@@ -192,7 +192,7 @@ def train(
 def main(name: str, transport: str) -> None:
     from bench import backends
     from bench.launch import world
-    from bench.launch.resources import environment
+    from bench.launch.world import environment
     from bench.train import device
 
     place = world.discover(os.environ)

@@ -360,7 +360,7 @@ def test_older_logs_need_not_show_what_was_not_checked(check: str, since: int) -
     assert proof.missing(CONFIG, since, as_events(entries)) == f"failed checks: {check}"
 
 
-def test_an_end_that_the_disk_did_not_take_is_given_up(
+def test_an_end_that_the_disk_did_not_take_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network file system may say so only when it is asked to keep what it has taken."""
@@ -375,11 +375,6 @@ def test_an_end_that_the_disk_did_not_take_is_given_up(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=str(path)):
         log.write("end", **events()[-1][1])
-    monkeypatch.undo()
-    log.make_room()
-    log.write("end", status="failed: disk full")
-    run = read_run(path)
-    assert (run.state, run.problem) == ("failed", "disk full")
 
 
 @pytest.mark.parametrize("room", [0, 40])

@@ -9,7 +9,7 @@ import pytest
 
 from bench.config import RunConfig
 from bench.launch.world import discover
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.record import RunLog
 from bench.run import run
 from bench.train import device
@@ -39,10 +39,9 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
 # who reads the clock on the wall, which may be set back in mid-run, and what for
 WALL_CLOCK = {
     "bench/launch/provenance.py": "when a run started",
-    "bench/lifecycle/turn_table.py": "the age of tables that a killed launch left",
     "bench/study/folder.py": "when a file was set aside",
     "bench/tools/timeline.py": "when a timeline was recorded",
-    "slurm/driver/allocation.py": "the scheduler's own end of an allocation",
+    "slurm/driver/job.py": "the scheduler's own end of an allocation",
     "slurm/driver/closing.py": "when a session began",
 }
 

@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from bench import backends
 from bench.config import RunConfig, UsageError
 from bench.launch import world as launch
-from bench.launch.resources import environment
+from bench.launch.world import environment
 from bench.train import device
 from bench.train.checks import digest
 from bench.train.input import Input

@@ -16,8 +16,7 @@ from statistics import geometric_mean
 from bench.config import UsageError, make_config, parse_argv
 from bench.launch import launcher
 from bench.launch.machine import keep_freed
-from bench.launch.resources import environment
-from bench.launch.world import discover
+from bench.launch.world import discover, environment
 from bench.record import RunLog
 from tests import overhead
 

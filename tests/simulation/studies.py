@@ -41,8 +41,8 @@ def measured(folders: Sequence[Path]) -> tuple[float, list[float]]:
         compared = json.loads((folder / "summary.json").read_text())["comparisons"]
         ratios = [c["ratios"] for c in compared if c["n"] >= stats.MIN_LAUNCHES]
         logs = [np.log(np.array(values, float)) for values in ratios]
-        sd = stats.pooled_sd(x.tolist() for x in logs) or math.inf
-        residuals += [(x - x.mean()) * math.sqrt(len(x) / (len(x) - 1)) / sd for x in logs]
+        spread = stats.pooled_sd(x.tolist() for x in logs) or math.inf
+        residuals += [(x - x.mean()) * math.sqrt(len(x) / (len(x) - 1)) / spread for x in logs]
         every += logs
     if not (sd := stats.pooled_sd(x.tolist() for x in every)):
         names = ", ".join(map(str, folders))

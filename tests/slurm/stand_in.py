@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.config import RunConfig, parse_argv
 from bench.record import CHECKS, SCHEMA, RunLog
+from bench.tools.doctor import checks
 
 SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 
@@ -144,7 +145,8 @@ def main(argv: list[str]) -> None:
     print("mpirun", *argv[:at], *shown, flush=True)
     if argv[at] == "doctor":
         print("doctor", *argv[at + 1 :])
-        print("-- 1 ok, 0 warning, 0 failure")
+        backend, transport = argv[argv.index("--backend") + 1], argv[argv.index("--transport") + 1]
+        print(checks.Finding(f"{backend}/{transport}", "ok", "parity holds").line())
         return
     config = parse_argv(argv[at:])
     behave(json.loads(os.environ["STAND_IN"]).get(str(config.position), "ok"), config)

@@ -165,7 +165,7 @@ def test_what_cannot_work_is_refused_before_the_first_run(
     tmp_path: Path, env: dict[str, str], message: str
 ) -> None:
     job = BatchJob(tmp_path)
-    code, _, err = job.finish(**env)
+    code, _, err = finish(job.start(**env))
     assert code == 2
     assert f"error: {message}" in err
     assert job.states() == ["planned"] * 4

@@ -177,7 +177,7 @@ def test_a_full_disk_stops_the_job_in_one_line(tmp_path: Path) -> None:
     job = Job(tmp_path, runs=3)
     limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec bash \"$0\"", str(job.script)]
     done = subprocess.run(limited, cwd=ROOT, env=job.env, capture_output=True, text=True)
-    cure = "File too large; make room, then the same command goes on with this run"
+    cure = "File too large; make room, then start this again, which goes on with this run"
     told = f"error: {job.runs[0].log} cannot be written: {cure}\n"
     assert (done.returncode, done.stderr) == (2, told)
     assert not job.runs[1].log.exists()

@@ -1,4 +1,6 @@
-"""A study that stops when it knows: the decision after each look, and `slurm run` going by it."""
+"""A study that stops when it knows: the decision after each look, `slurm run` going by it, and the
+sessions and the seed that its runs share.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from typing import IO
 import pytest
 
 from bench.config import UsageError
-from bench.record import append_event
+from bench.record import append_event, read_run
+from bench.study.files import read_study
+from bench.study.plan import plan
 from slurm import local_run, until_settled
 from slurm.session import StudyOptions, Work, open_work
 from slurm.until_settled import Standing, seconds
@@ -119,8 +123,10 @@ class Loop:
         monkeypatch.setattr(local_run, "warn_if_busy", lambda: None)
         monkeypatch.setattr(until_settled, "look", lambda folder: ("Not settled: 5 %", False))
 
-    def _execute(self, script: Path, lock: IO[str], work: Work, session: str) -> int | None:
-        for run in work.todo[self.wrong.pop() if self.wrong else 0 :]:
+    def _execute(self, script: Path, lock: IO[str], session: str) -> int | None:
+        last = json.loads((self.folder / "jobs.jsonl").read_text().splitlines()[-1])
+        asked = StudyOptions(study=str(self.study), results=self.results, launches=last["launches"])
+        for run in open_work(asked, locked=True).todo[self.wrong.pop() if self.wrong else 0 :]:
             complete(run.config)
             how = {"code": 0, "timed_out": False, "interrupted": False, "said": []}
             append_event(run.log, "exit", **how, oom_kills=0, limit_s=30, wall_s=1, session=session)
@@ -166,3 +172,43 @@ def test_what_is_not_ok_ends_the_loop_and_resuming_goes_on(run: Loop) -> None:
     code, out = run()
     assert code == 0
     assert looks(out)[0].startswith("6 launches; Not settled")
+
+
+FEW = {"world_sizes": "world_sizes = [1]", "seed": "", "cells": PAIR["cells"]}  # two runs a launch
+
+
+def asked(folder: Path, **changes: str) -> StudyOptions:
+    return StudyOptions(study=str(write(folder, **{**FEW, **changes})), results=folder / "results")
+
+
+def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> None:
+    study = asked(tmp_path)
+    shown = open_work(study)
+    assert shown.study.seed == 0
+    first, other = (open_work(study, locked=True) for _ in range(2))
+    assert first.study.seed != other.study.seed  # but for one in two thousand million
+    first.folder.path.mkdir(parents=True)
+    first.folder.keep_study(first.text)
+    # more launches than planned are of the same study
+    for options in (study, study.model_copy(update={"launches": 4})):
+        later = open_work(options)
+        assert later.study.seed == first.study.seed
+        found = {status.run.config.study_sha256 for status in later.statuses}
+        assert found == {first.study.sha256}
+    given = open_work(asked(tmp_path, seed="seed = 7").model_copy(update={"results": tmp_path}))
+    assert (given.study.seed, given.text) == (7, Path(study.study).read_text())
+
+
+def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, **FEW)
+    assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both launches
+    kept = read_study(cli.folder / "study.toml")
+    planned = plan(kept, 2, cli.folder / "runs")
+    first = {run.log: read_run(run.log).allocation for launch in planned for run in launch}
+    assert len(set(first.values())) == 1
+
+    assert cli("run")[0] == 0  # a session of its own: the first runs of both launches too
+    later = [[read_run(run.log).allocation for run in launch] for launch in planned]
+    assert len({place for launch in later for place in launch}) == 1
+    assert later[0][0] not in first.values()
+    assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo
