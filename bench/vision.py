@@ -24,18 +24,16 @@ def import_torchvision() -> ModuleType:
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
         raise UsageError("torchvision is not installed; run make setup")
-    if not _stubs and not _loads([*Path(spec.origin).parent.glob("_C*.so")]):
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _stubs.append(library)
+    if not _stubs:
+        try:
+            for path in (extensions := [*Path(spec.origin).parent.glob("_C*.so")]):
+                torch.ops.load_library(str(path))
+        except OSError:
+            extensions = []
+        if not extensions:
+            library = torch.library.Library("torchvision", "DEF")
+            for operator in ("nms", "qnms"):
+                words = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+                library.define(f"{operator}{words}")
+            _stubs.append(library)
     return importlib.import_module("torchvision")
-
-
-def _loads(extensions: list[Path]) -> bool:
-    try:
-        for path in extensions:
-            torch.ops.load_library(str(path))
-    except OSError:
-        return False
-    return bool(extensions)

@@ -16,7 +16,6 @@ from bench.randomness import seed_all
 from bench.train.precision import memory_format, parameter_dtype
 from bench.vision import import_torchvision
 
-_WIDE = "a factory that takes a config"
 _PREPARED_WITH = 10_000 * 32 * 32  # pixels of the first images, at most
 _AT_ONCE = 500 * 32 * 32  # pixels
 
@@ -25,29 +24,26 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """Build the model of `config`, its weights from the seed; an unknown name raises UsageError."""
     seed_all(config.seed)
     name = config.model
-    place = f"bench.models.{name.removesuffix('_28')}:{name}" if name in NETWORKS else name
-    if config.model_width != 1 and not _has_widths(place):
-        setting, rule = f"model_width={config.model_width:g}", f"model={name!r} has one width"
-        raise UsageError(f"{setting} is of {', '.join([*NETWORKS, _WIDE])}; {rule}, leave it out")
+    place = f"bench.models.networks:{name}" if name in NETWORKS else name
     make = _factory_model if ":" in place else _torchvision_model
+    if config.model_width != 1 and not (
+        ":" in place and factory.takes(factory.function("model", place), "config")
+    ):
+        setting, rule = f"model_width={config.model_width:g}", f"model={name!r} has one width"
+        wide = f"{', '.join(NETWORKS)}, a factory that takes a config"
+        raise UsageError(f"{setting} is of {wide}; {rule}, leave it out")
     module = make(config, place, classes)
     require_fit(module, config)
-    _convert(module, parameter_dtype(config))
+    if (dtype := parameter_dtype(config)) != torch.float32:  # all other types stay as they are
+        module._apply(lambda tensor: tensor.to(dtype) if tensor.dtype == torch.float32 else tensor)
     if config.memory_format == "channels_last":
         # an overload that torch's stubs lack
         module = module.to(memory_format=memory_format(config))  # type: ignore[call-overload]
     return module
 
 
-def _convert(network: torch.nn.Module, dtype: torch.dtype) -> None:
-    """Give parameters and buffers of float32 the type `dtype`; all others stay as they are."""
-    if dtype != torch.float32:
-        network._apply(lambda tensor: tensor.to(dtype) if tensor.dtype == torch.float32 else tensor)
-
-
 def prepare(network: torch.nn.Module, config: RunConfig, images: Images) -> None:
     """Give a network that needs them the first training images, the same on every rank."""
-
     whiten = getattr(network, "prepare_on_images", None)
     if whiten is None or config.emulate is not None:
         return
@@ -55,10 +51,6 @@ def prepare(network: torch.nn.Module, config: RunConfig, images: Images) -> None
     total, size = min(most, images.samples or most), max(1, _AT_ONCE // config.image_size**2)
     parts = (range(start, min(start + size, total)) for start in range(0, total, size))
     whiten(images.__getitems__(list(part))[0] for part in parts)
-
-
-def _has_widths(place: str) -> bool:
-    return ":" in place and factory.takes(factory.function("model", place), "config")
 
 
 def _torchvision_model(config: RunConfig, name: str, classes: int) -> torch.nn.Module:
