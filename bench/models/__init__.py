@@ -10,11 +10,10 @@ import torch
 from bench import factory
 from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
-from bench.data.dataset import Images
+from bench.data.dataset import Images, import_torchvision
 from bench.models.requirements import require_fit
 from bench.randomness import seed_all
 from bench.train.precision import memory_format, parameter_dtype
-from bench.vision import import_torchvision
 
 _PREPARED_WITH = 10_000 * 32 * 32  # pixels of the first images, at most
 _AT_ONCE = 500 * 32 * 32  # pixels

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.config import RunConfig
-from bench.launch.agreement import disagreement, flat, shared_fields
+from bench.launch.provenance import disagreement, flat, shared_fields
 from bench.record import read_run
 from tests.bench.rank_pool import Case
 from tests.bench.ranks import ROOT, bench, each, environment

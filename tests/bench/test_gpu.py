@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch.gpu import settings
+from bench.launch.machine import gpu_settings
 
 # answers for one GPU alone, with a value for each field that is asked for
 NVIDIA_SMI = """#!/bin/sh
@@ -40,7 +40,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_what_its_owner_may_change_is_recorded(env: dict[str, str], tmp_path: Path) -> None:
-    found = settings("1a2b", env)
+    found = gpu_settings("1a2b", env)
     assert found == {
         "compute_mode": "Exclusive_Process",
         "persistence_mode": "Enabled",
@@ -51,5 +51,5 @@ def test_what_its_owner_may_change_is_recorded(env: dict[str, str], tmp_path: Pa
         "mps": "off",
     }
     (tmp_path / "control").touch()
-    assert settings("GPU-1a2b", env) == found | {"mps": "on"}
-    assert settings("3c4d", env) == {}, "nvidia-smi does not know it"
+    assert gpu_settings("GPU-1a2b", env) == found | {"mps": "on"}
+    assert gpu_settings("3c4d", env) == {}, "nvidia-smi does not know it"

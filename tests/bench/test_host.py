@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from bench.launch import cores
-from bench.launch.agreement import disagreement, flat
-from bench.launch.cores import Ticks, busy_share
+from bench.launch import machine
+from bench.launch.machine import Ticks, busy_share
 from bench.launch.provenance import (
     changed,
     code,
     code_sha256,
     describe_run,
+    disagreement,
+    flat,
     placement,
     recorded,
     shared,
@@ -137,15 +138,15 @@ def test_busy_cores_are_those_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "stat").write_text(STAT)
-    monkeypatch.setattr(cores, "_STAT", tmp_path / "stat")
+    monkeypatch.setattr(machine, "_STAT", tmp_path / "stat")
     for affinity, expected in (
         ({0}, Ticks(worked=30, interrupted=2, stolen=3, idle=65)),
         ({0, 1}, Ticks(130, 2, 3, 65)),
         ({0, 2}, None),
     ):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, known=affinity: known)
-        assert cores.ticks() == expected
-    assert cores.of_the_node() == Ticks(27, 18, 9, 18)
+        assert machine.core_ticks() == expected
+    assert machine.node_ticks() == Ticks(27, 18, 9, 18)
     assert busy_share(Ticks(30, 2, 3, 65), Ticks(50, 7, 8, 75)) == 0.75
     assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
     assert busy_share(None, Ticks(1, 0, 0, 1)) is None

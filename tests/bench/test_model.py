@@ -13,8 +13,8 @@ from torch import nn
 from bench.config import RunConfig, UsageError
 from bench.data import load_images
 from bench.models import build_model, prepare
-from bench.models.requirements import require_fit, require_pictures, require_scores
 from bench.models.networks import ResNet9
+from bench.models.requirements import require_fit, require_pictures, require_scores
 from bench.train.checks import digest
 
 PUBLISHED = {  # name: image size, classes, parameters that are trained, as counted by hand
