@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 
@@ -21,12 +20,8 @@ class ImportLogs(ImportOptions):
     def run(self) -> None:
         if self.batch_per_rank is not None and self.global_batch is not None:
             raise UsageError("batch and global-batch are two ways of scaling; give one")
-        for options, used, form in (
-            ("--pattern and --marker are", self.pattern or self.marker, "pattern"),
-            ("--target is", self.target is not None, "dawnbench"),
-        ):
-            if used and self.form != form:
-                raise UsageError(f"{options} of the format {form}, and none of {self.form}")
+        if self.pattern and self.form != "pattern":
+            raise UsageError(f"--pattern is of the format pattern, and not of {self.form}")
         from plots.imports.points import by_epoch, find_format, read
 
         reader = find_format(self)
@@ -47,10 +42,8 @@ class ImportLogs(ImportOptions):
             return
         for row in points.to_dict("records"):
             size = f"{row['backend']}, {count(int(row['world_size']), 'rank')}"
-            how = [f"n = {row['n']}", row["reducer"], "no interval"]
-            if not math.isnan(row.get("median", math.nan)):
-                how.insert(2, f"median {row['median']:.6g}, {row['min']:.6g} to {row['max']:.6g}")
-            print(f"{size}: {row['quantity']} {row['value']:.6g} ({'; '.join(how)})")
+            how = f"n = {row['n']}; {row['reducer']}; no interval"
+            print(f"{size}: {row['quantity']} {row['value']:.6g} ({how})")
         if not self.source:
             notes.append(f"the source is {name}; baselines are looked for in one --source")
         print(*(f"note: {note}" for note in notes), path, sep="\n")

@@ -20,11 +20,9 @@ class ImportOptions(Command):
     global_batch: int | None = option(None, "images per step in all: strong scaling", ge=1)
     source: str = option("", "who published them, and where")
     files: Literal["runs", "ranks"] | None = option(None, "what several files of one size are")
-    target: float | None = option(None, "of dawnbench: accuracy in percent, such as 94")
     pattern: tuple[str, ...] = option(
         (), "of the format pattern: a regular expression; repeatable", shown=Shown(action="append")
     )
-    marker: str | None = option(None, "of the format pattern: text of lines that must match")
     skip: int = option(0, "lines to leave out at the beginning of each run", ge=0)
     out: Path = option(Path("results/imported"), "folder to write to")
     epochs: bool = option(False, "print a Markdown table of the epochs")
