@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
@@ -28,11 +27,6 @@ class Ramp(Dataset[tuple[torch.Tensor, int]]):
 
 def ramp(config: RunConfig) -> Ramp:
     return Ramp(config)
-
-
-def of_its_rank(config: RunConfig) -> Ramp:
-    """Make a ramp whose size depends on the rank, as if each node had another copy of the data."""
-    return Ramp(config, samples=100 + 4 * int(os.environ["OMPI_COMM_WORLD_RANK"]))
 
 
 def judged(config: RunConfig) -> Ramp:

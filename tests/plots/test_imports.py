@@ -203,7 +203,7 @@ REFUSED: list[tuple[str, Files, list[str], str]] = [
     ("csv", "step,images_per_s\n1.5,3\n", [], "line 2: step='1.5' is no whole number"),
     ("csv", "world_size,images_per_s\n0,5\n", [], "world_size is 0; mend it"),
     ("csv", "world_size,images_per_s\n2,1e400\n", [], "1 values are nan or inf, and not aver"),
-    ("horovod-and-ddp", RANK.format(2, 1, 8, 9), TWO, "world_size is 2, and rank 2 is in it; mend it"),
+    ("horovod-and-ddp", RANK.format(2, 1, 8, 9), TWO, "world_size is 2, and rank 2 is in it"),
     ("horovod-synthetic", SYNTHETIC, TWO, "it says world_size 4 itself, not 2; leave out"),
     ("horovod-synthetic", SYNTHETIC, ["--batch", "64"], "batch_per_rank 32 itself, not 64; leave"),
     ("mxnet", "Epoch[0] Time cost=1\n", [], "tells the world size; use --world-size"),
