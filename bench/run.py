@@ -9,7 +9,7 @@ from bench.config import RunConfig
 from bench.config.rules import steep_rate
 from bench.instrument.parity import not_proven
 from bench.launch import provenance
-from bench.launch.wire import tcp_bytes
+from bench.launch.machine import tcp_bytes
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import ALONE, Turns

@@ -33,8 +33,7 @@ def write_start(
     Raises UsageError where ranks differ or share a place.
     """
     files = provenance.user_files(config)
-    user_code, packages = digests(files), provenance.factory_versions(config)
-    versions = {**backend.versions, **packages}
+    user_code, versions = digests(files), backend.versions
     shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
     rank_facts = provenance.describe_rank(launch, torch.get_num_threads())
     rank_facts |= place.describe()

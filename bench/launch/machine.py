@@ -1,4 +1,4 @@
-"""This machine: whether it is fit for a run, how it keeps memory, its cores and its GPUs."""
+"""This machine: whether it is fit for a run, how it keeps memory, its cores, GPUs and wires."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import ctypes
 import importlib.util
 import os
 import socket
+import struct
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bench.backends.catalogue import interface_variables
@@ -30,6 +33,10 @@ _GPU_FIELDS = (  # of nvidia-smi: what a GPU's owner may change and torch does n
     *("clocks.max.sm", "clocks.applications.graphics"),
 )
 _SMI_LIMIT_S = 20.0
+
+LOOPBACK = "lo"
+_TCP_INFO_BYTES = 136
+_COUNTERS = 120  # offset of tcpi_bytes_acked and tcpi_bytes_received in linux/tcp.h, from Linux 4.1
 
 _outcome = "left alone: not asked for"
 
@@ -167,3 +174,52 @@ def _query(env: Mapping[str, str], *fields: str, of: Sequence[str] = ()) -> str:
 def _has_mps(env: Mapping[str, str]) -> bool:
     """Check whether MPS's daemon is there, which shares a GPU between processes."""
     return (Path(env.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
+
+
+def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    """Count the bytes that this process's open TCP connections sent and received, by interface: in
+    all, or since an earlier call gave `before`.
+
+    Between two addresses of one host that is the loopback, whichever they are. Shared memory and
+    RDMA count nothing here. An address that no interface has stands for itself.
+    """
+    interfaces = interfaces_by_address()
+    moved: Counter[str] = Counter()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile, or not connected
+            if not entry.readlink().name.startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+                if connection.family not in (socket.AF_INET, socket.AF_INET6):
+                    continue
+                ends = connection.getsockname(), connection.getpeername()
+                local, remote = (_plain(end[0]) for end in ends)
+                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+                interface = LOOPBACK if remote in interfaces else interfaces.get(local, local)
+                moved[interface] += sum(struct.unpack_from("QQ", info, _COUNTERS))
+    moved.subtract(before)
+    return {name: count for name, count in sorted(moved.items()) if count > 0}
+
+
+def interfaces_by_address() -> dict[str, str]:
+    """Map each address of this host to its interface."""
+    import psutil  # here: a login node or a laptop reads no wire
+
+    interfaces = psutil.net_if_addrs().items()
+    return {_plain(one.address): name for name, addresses in interfaces for one in addresses}
+
+
+def host_name_interface() -> str:
+    """Name the interface of the address this host's name resolves to; '' where none here has it."""
+    interfaces = interfaces_by_address()
+    with suppress(OSError):
+        for *_, address in socket.getaddrinfo(socket.gethostname(), None):
+            name = _plain(str(address[0]))
+            if name in interfaces or name.startswith("127."):
+                return interfaces.get(name, LOOPBACK)
+    return ""
+
+
+def _plain(address: str) -> str:
+    """Return an address without a mapping to IPv6 or a scope."""
+    return address.removeprefix("::ffff:").partition("%")[0]

@@ -272,7 +272,7 @@ def user_files(config: RunConfig) -> dict[str, bytes]:
             for path in sorted(file.parent.rglob("*.py")) if package else [file]:
                 place = path.relative_to(file.parents[1] if package else file.parent)
                 files[place.as_posix()] = path.read_bytes()
-    modules = _factories(config)
+    modules = {name.partition(":")[0] for name in (config.model, config.dataset) if ":" in name}
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += [*site.getsitepackages(), site.getusersitepackages(), str(_CODE)]
@@ -281,29 +281,15 @@ def user_files(config: RunConfig) -> dict[str, bytes]:
         file = None if name == "__main__" else _file(module)
         if file is None or (name not in modules and any(map(file.is_relative_to, installed_in))):
             continue
-        parts = name.split(".")  # 'package/module.py', or 'package/__init__.py'
-        if file.stem != "__init__":
-            parts, file_name = parts[:-1], parts[-1] + "".join(file.suffixes)
-        else:
-            file_name = file.name
-        files[str(PurePosixPath(*parts, file_name))] = file.read_bytes()
+        # 'package/module.py', or 'package/__init__.py'
+        folder = name if file.stem == "__init__" else name.rpartition(".")[0]
+        base = file.name if file.stem == "__init__" else name.rpartition(".")[2] + file.suffix
+        files[str(PurePosixPath(*folder.split("."), base))] = file.read_bytes()
     for name in modules:
         if _file(sys.modules.get(name)) is None:
             rule = "has no file, so two runs of it could not be told apart"
             raise UsageError(f"module {name} {rule}; put it into one")
     return files
-
-
-def _factories(config: RunConfig) -> set[str]:
-    """Name the modules of the factories that `config` names."""
-    return {name.partition(":")[0] for name in (config.model, config.dataset) if ":" in name}
-
-
-def factory_versions(config: RunConfig) -> dict[str, str]:
-    """Look up the versions of the installed packages that hold a factory."""
-    packages = {name.partition(".")[0] for name in _factories(config)}
-    holders = metadata.packages_distributions() if packages else {}
-    return {name: metadata.version(holders[name][0]) for name in packages & holders.keys()}
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -14,9 +14,8 @@ from torch import nn
 
 from bench.config import RunConfig, UsageError
 from bench.data import load_images
-from bench.models import build_model, prepare
+from bench.models import build_model, prepare, require_fit, require_pictures, require_scores
 from bench.models.networks import ResNet9
-from bench.models.requirements import require_fit, require_pictures, require_scores
 from bench.train.checks import digest
 
 
@@ -148,8 +147,11 @@ def test_a_model_keeps_its_types_but_for_float32(precision: str, head: torch.dty
     model = build_model(config(model=place, precision=precision), 10)
     types = {name: tensor.dtype for name, tensor in model.state_dict().items()}
     assert types == {
-        "head.weight": head, "head.bias": head, "spectrum": torch.complex64,
-        "exact": torch.float64, "mask": torch.bool,
+        "head.weight": head,
+        "head.bias": head,
+        "spectrum": torch.complex64,
+        "exact": torch.float64,
+        "mask": torch.bool,
     }
 
 
