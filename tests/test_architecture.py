@@ -23,7 +23,6 @@ GROUND = {
 }
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
 STARTS_RANKS = {
-    "bench.launch.gpu",
     "bench.launch.launcher",
     "bench.launch.machine",
     "bench.lifecycle.turn_table",

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.config import UsageError
-from bench.launch import gpu, launcher
+from bench.launch import launcher, machine
 from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
 from bench.record import read_run
 from bench.study.folder import StudyFolder
@@ -76,7 +76,7 @@ class LocalJob:
     def parts(self, group: GroupLines) -> list[GroupLines]:
         """Give the group, or its runs one by one where they cannot live at once: each says why."""
         lines, apart = group.lines, ""
-        if len(lines) > 1 and "cuda" in self.common and gpu.of_one_process(os.environ):
+        if len(lines) > 1 and "cuda" in self.common and machine.gpu_of_one_process(os.environ):
             apart = "a GPU of compute mode Exclusive_Process takes one world at a time"
         elif len(lines) > 1:
             try:

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from bench.config import RunConfig
 from bench.config.derived import MOMENTUM
-from bench.vision import import_torchvision
+from bench.data.dataset import import_torchvision
 
 Step = Callable[[], None]
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
