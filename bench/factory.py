@@ -38,25 +38,9 @@ def make(field: str, name: str, argument: object, **offered: object) -> Any:
 
 
 def function(field: str, name: str) -> Callable[..., Any]:
-    """Find the factory `name`. Raises UsageError that names `field`."""
-    factory = attribute(f"{field}={name!r}", name)
-    if not callable(factory):
-        kind = type(factory).__name__
-        raise UsageError(f"{field}={name!r} is a {kind}, not a function; {_WAY_OUT}")
-    return factory  # type: ignore[no-any-return]
-
-
-def takes(factory: Callable[..., Any], parameter: str) -> bool:
-    """Check whether a factory has a parameter of that name; of a C function nothing is known."""
-    try:
-        return parameter in inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def attribute(setting: str, place: str) -> Any:
-    """Import `package.module:attribute`. Raises UsageError that begins with `setting`."""
-    module_name, _, name = place.partition(":")
+    """Import the factory `package.module:function`. Raises UsageError that names `field`."""
+    setting = f"{field}={name!r}"
+    module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
@@ -66,10 +50,21 @@ def attribute(setting: str, place: str) -> Any:
         if absent:
             raise UsageError(f"{setting}: {in_words(error)}; {_WAY_OUT}") from None
         raise OwnCodeError(f"{setting}: importing {module_name} failed", error) from None
-    if not hasattr(module, name):
-        lacks = f"module {module_name!r} has no attribute {name!r}"
-        raise UsageError(f"{setting}: {lacks}; {_WAY_OUT}")
-    return getattr(module, name)
+    factory = getattr(module, function_name, None)
+    if not callable(factory):
+        kind = f"a {type(factory).__name__}, not a function"
+        if factory is None:
+            kind = f"absent: module {module_name!r} has no attribute {function_name!r}"
+        raise UsageError(f"{setting} is {kind}; {_WAY_OUT}")
+    return factory  # type: ignore[no-any-return]
+
+
+def takes(factory: Callable[..., Any], parameter: str) -> bool:
+    """Check whether a factory has a parameter of that name; of a C function nothing is known."""
+    try:
+        return parameter in inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def in_words(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.launch import cores
+from bench.launch.machine import busy_share, core_ticks
 from bench.lifecycle.turns import Turns
 from bench.record import RunLog
 from bench.rig import Rig
@@ -27,10 +27,10 @@ def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
         if config.lead_in_steps:
             lead_in = time_steps(step, config.lead_in_steps, watch).step_seconds
             _record(rig, log, "lead_in", index, lead_in)
-        before = cores.ticks()
+        before = core_ticks()
         backend.barrier()
         window = time_steps(step, steps, watch)
-        busy = cores.busy_share(before, cores.ticks())
+        busy = busy_share(before, core_ticks())
         seconds = backend.reduce_scalar(window.seconds, "max")  # when all ranks are done
         _record(rig, log, "window", index, window.step_seconds)
         input_seconds = backend.gather(sum(rig.samples.wait_seconds[-steps:]))

@@ -8,15 +8,14 @@ from bench import fom
 from bench.config import RunConfig
 from bench.config.rules import steep_rate
 from bench.instrument.parity import not_proven
-from bench.launch import provenance, sources
-from bench.launch.wire import tcp_bytes
+from bench.launch import provenance
+from bench.launch.machine import tcp_bytes
 from bench.launch.world import Launch
 from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import ALONE, Turns
 from bench.measure import measure
 from bench.progress import result
 from bench.record import RunLog
-from bench.record.user_code import digests
 from bench.rig import Rig, assemble
 from bench.start import disturbance
 from bench.streams import answer, say
@@ -87,13 +86,13 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
     """Keep the user's files that the training was first to import, and return their digests."""
-    files = sources.loaded(rig.config)
+    files = provenance.user_files(rig.config)
     later = {path: code for path, code in files.items() if path not in rig.user_files}
     if not later:
         return {}
     if rig.launch.rank == 0:
-        sources.keep({**rig.user_files, **later}, rig.config.log_path)
-    return {"user_code": digests(later)}
+        provenance.keep_files({**rig.user_files, **later}, rig.config.log_path)
+    return {"user_code": provenance.digests(later)}
 
 
 def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns: Turns) -> None:

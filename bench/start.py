@@ -10,12 +10,11 @@ import torch
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.launch import provenance, sources
-from bench.launch.agreement import disagreement, flat
+from bench.launch import provenance
+from bench.launch.provenance import digests, disagreement, flat
 from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.turns import ALONE, Turns
 from bench.record import SCHEMA, RunLog
-from bench.record.user_code import digests
 from bench.train import device
 from bench.train.device import Device
 
@@ -33,9 +32,8 @@ def write_start(
 
     Raises UsageError where ranks differ or share a place.
     """
-    files = sources.loaded(config)
-    user_code, packages = digests(files), sources.versions(config)
-    versions = {**backend.versions, **packages}
+    files = provenance.user_files(config)
+    user_code, versions = digests(files), backend.versions
     shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
     rank_facts = provenance.describe_rank(launch, torch.get_num_threads())
     rank_facts |= place.describe()
@@ -52,7 +50,7 @@ def write_start(
         facts |= {"turns": turns.place.record()} if turns.place else {}
         start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
         log.write("start", schema=SCHEMA, **start)
-        sources.keep(files, config.log_path)
+        provenance.keep_files(files, config.log_path)
     return files
 
 

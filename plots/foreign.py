@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
+from typing import Literal
 
 from bench.config import UsageError
 from bench.options import Shown, option
 from bench.shell import Command
 from bench.study.disk import write_whole
 from bench.study.words import count
-from plots.imports import ImportOptions
 from plots.require import ExistingFolder
 
 
-class ImportLogs(ImportOptions):
+class ImportLogs(Command):
     """Read other tools' logs into a table: one value a size, and how it was made."""
+
+    form: str = option(..., "mxnet, csv, ...; see plots/README", shown=Shown("FORMAT"))
+    logs: tuple[Path, ...] = option(..., "logs of that format", shown=Shown("FILE", nargs="*"))
+    backend: str | None = option(None, "what made them, for all lines that do not say")
+    world_size: int | None = option(None, "ranks, if no file says", ge=1, le=10**7)
+    batch_per_rank: int | None = option(None, "images per rank: weak scaling", ge=1, alias="batch")
+    global_batch: int | None = option(None, "images per step in all: strong scaling", ge=1)
+    source: str = option("", "who published them, and where")
+    files: Literal["runs", "ranks"] | None = option(None, "what several files of one size are")
+    pattern: tuple[str, ...] = option(
+        (), "of the format pattern: a regular expression; repeatable", shown=Shown(action="append")
+    )
+    skip: int = option(0, "lines to leave out at the beginning of each run", ge=0)
+    out: Path = option(Path("results/imported"), "folder to write to")
+    epochs: bool = option(False, "print a Markdown table of the epochs")
+    force: bool = option(False, "replace a table of that name")
 
     def run(self) -> None:
         if self.batch_per_rank is not None and self.global_batch is not None:
             raise UsageError("batch and global-batch are two ways of scaling; give one")
-        for options, used, form in (
-            ("--pattern and --marker are", self.pattern or self.marker, "pattern"),
-            ("--target is", self.target is not None, "dawnbench"),
-        ):
-            if used and self.form != form:
-                raise UsageError(f"{options} of the format {form}, and none of {self.form}")
+        if self.pattern and self.form != "pattern":
+            raise UsageError(f"--pattern is of the format pattern, and not of {self.form}")
         from plots.imports.points import by_epoch, find_format, read
 
         reader = find_format(self)
@@ -47,10 +58,8 @@ class ImportLogs(ImportOptions):
             return
         for row in points.to_dict("records"):
             size = f"{row['backend']}, {count(int(row['world_size']), 'rank')}"
-            how = [f"n = {row['n']}", row["reducer"], "no interval"]
-            if not math.isnan(row.get("median", math.nan)):
-                how.insert(2, f"median {row['median']:.6g}, {row['min']:.6g} to {row['max']:.6g}")
-            print(f"{size}: {row['quantity']} {row['value']:.6g} ({'; '.join(how)})")
+            how = f"n = {row['n']}; {row['reducer']}; no interval"
+            print(f"{size}: {row['quantity']} {row['value']:.6g} ({how})")
         if not self.source:
             notes.append(f"the source is {name}; baselines are looked for in one --source")
         print(*(f"note: {note}" for note in notes), path, sep="\n")

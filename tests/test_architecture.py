@@ -18,7 +18,7 @@ ROOMS = ("bench", "slurm", "plots")
 GROUND = {f"bench.{name}" for name in ("version", "factory", "missing", "options", "shell")}
 GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
-STARTS_RANKS = {f"bench.launch.{name}" for name in ("gpu", "launcher", "machine")}
+STARTS_RANKS = {f"bench.launch.{name}" for name in ("launcher", "machine")}
 STARTS_RANKS |= {"bench.lifecycle.turns"}
 LOOK_AT_BUILDS = ("bench/tools/setup/verify.py", "bench/tools/doctor/probe.py")
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there

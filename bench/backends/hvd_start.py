@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.backends import mpi_group
 from bench.config import RunConfig, UsageError
-from bench.launch.wire import of_the_host_name
+from bench.launch.machine import host_name_interface
 from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.turns import VARIABLE
 
@@ -68,7 +68,7 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
     from bench.launch.rendezvous import host_address, open_store
 
     if launch.local_size < launch.size:
-        require_interface_taken(os.environ.get(_INTERFACE, ""), of_the_host_name())
+        require_interface_taken(os.environ.get(_INTERFACE, ""), host_name_interface())
     store = open_store(config, launch)
     store.set(f"host/{launch.rank}", socket.gethostname())
     hosts = [store.get(f"host/{rank}").decode() for rank in range(launch.size)]

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in torch's stubs
 
 from bench.config import RunConfig, UsageError
-from bench.launch.agreement import disagreement, shared_fields
+from bench.launch.provenance import disagreement, shared_fields
 from bench.launch.world import Launch, require_mpi_world
 
 NAME = "mpi4py"

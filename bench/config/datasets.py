@@ -8,6 +8,8 @@ Channels = tuple[float, float, float]  # red, green, blue
 
 DIGITS_SAMPLES = 1797
 BUILT_IN = ("synthetic", "digits", "generated")  # need no folder
+PADDING = 4  # pixels before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
+_CROP = f"random crop after {PADDING} pixels of padding"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,12 +20,8 @@ class OnDisk:
     std: Channels
     flips: bool = True  # whether a mirrored image is of the same class
     classes: int = 0  # 0: as many as there are folders
-    holds: str = ""  # what data_dir holds once it is there; "": what the user put into it
-
-    @property
-    def is_published(self) -> bool:
-        """Whether torchvision knows where to get it; it is kept in memory then."""
-        return bool(self.holds)
+    holds: str = ""  # what data_dir holds once torchvision has fetched it; "": what the user put in
+    augmentation: tuple[str, str] = ("none", f"{_CROP}, horizontal flip")  # without and with it
 
 
 # the values in common use; ImageNet's, for any folder of images, are torchvision's training's
@@ -34,6 +32,7 @@ ON_DISK = {
         flips=False,  # a mirrored digit is another digit, or none
         classes=10,
         holds="train_32x32.mat",
+        augmentation=("none", _CROP),
     ),
     "cifar10": OnDisk(
         mean=(0.4914, 0.4822, 0.4465),
@@ -47,6 +46,13 @@ ON_DISK = {
         classes=100,
         holds="cifar-100-python",
     ),
-    "imagefolder": OnDisk(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+    "imagefolder": OnDisk(
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+        augmentation=(
+            "none: shorter edge resized, centre crop",
+            "random resized crop, horizontal flip",
+        ),
+    ),
 }
-PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.is_published)
+PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.holds)

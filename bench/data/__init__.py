@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import count, islice
+from typing import Any
 
+import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
-from bench.config import RunConfig, UsageError
-from bench.config.datasets import ON_DISK, PUBLISHED
-from bench.data import augment
+from bench.config import ON_DISK, RunConfig, UsageError
+from bench.config.datasets import PUBLISHED
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
-from bench.data.sampler import rank_indices, step_indices
 from bench.instrument.timeline import read_for
 from bench.lifecycle.peers import end_with
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
 __all__ += ["step_indices"]
 
+IndexArray = np.ndarray[Any, np.dtype[np.int64]]
 _SHARDING = {
     "reshuffled": "reshuffled over all ranks every epoch",
     "fixed": "a fixed part per rank for all epochs, in a new order every epoch",
@@ -33,18 +34,10 @@ _PREPROCESSING = {
 
 def load_images(config: RunConfig) -> Images:
     """Load the data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
-    images: Images
     if config.emulate is not None:
         return Blank(read_for(config)[0].classes)
-    if ":" in config.dataset:  # imported only where it is asked for
-        from bench.data import custom
-
-        images = custom.load(config)
-    else:
-        images = _by_name(config)
+    images = _load(config)
     name = f"dataset={config.dataset}"
-    if images.samples is None and config.sharding == "fixed":
-        raise UsageError(f"sharding=fixed divides a data set, and {name} is endless; leave it out")
     if images.classes < 2:
         raise UsageError(
             f"{name} has one class, so its loss is 0 and nothing is learnt; add others"
@@ -57,20 +50,19 @@ def load_images(config: RunConfig) -> Images:
 
 def load_held_out(config: RunConfig, images: Images) -> Images:
     """Load samples that a training of `images` is judged by, never augmented. Raises UsageError."""
-    if images.samples is None:
-        endless = f"dataset={config.dataset} is endless"
-        raise UsageError(
-            f"{endless}, and epochs={config.epochs} asks for its end; leave epochs out"
-        )
-    if ":" in config.dataset:
+    if ":" not in config.dataset:
+        return _load(config, held_out=True)
+    from bench.data import custom
+
+    assert isinstance(images, custom.Own)
+    return images.held_out()
+
+
+def _load(config: RunConfig, held_out: bool = False) -> Images:
+    if ":" in config.dataset:  # imported only where it is asked for
         from bench.data import custom
 
-        assert isinstance(images, custom.Own)
-        return images.held_out()
-    return _by_name(config, held_out=True)
-
-
-def _by_name(config: RunConfig, held_out: bool = False) -> Images:
+        return custom.load(config)
     if config.dataset in ON_DISK:
         from bench.data import on_disk
 
@@ -137,17 +129,59 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
         yield batch
 
 
+def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
+    """Yield the sample indices of each of this rank's batches, without end.
+
+    They are a function of the seed, for all backends. With sharding=fixed a rank keeps its part of
+    the samples for all epochs; parts are disjoint and equal to within one.
+    """
+    share, per_epoch = config.samples_per_rank, (samples or 0) // config.samples_per_step
+    if config.sharding == "fixed":
+        assert samples is not None, "the rules refuse fixed shards of an endless set"
+        # at random: folders come sorted, and a rank with some classes alone would train another
+        order = np.random.default_rng([config.seed, 0, 0, 1]).permutation(samples)
+        part = order[rank :: config.world_size]
+        for epoch in count():
+            # rank + 1: numpy pads a short key with zeros, and rank 0 would repeat another order
+            random = np.random.default_rng([config.seed, epoch, rank + 1])
+            order = part[random.permutation(len(part))]
+            # as many on every rank, also where parts differ by one
+            for step in range(per_epoch):
+                yield Indices(order[step * share : (step + 1) * share].tolist(), epoch)
+    for step, indices in enumerate(step_indices(samples, config.samples_per_step, config.seed)):
+        epoch = step // per_epoch if samples is not None else 0
+        yield Indices(indices[rank * share : (rank + 1) * share].tolist(), epoch)
+
+
+def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
+    """Yield each step's global batch of reshuffled sample indices, without end, for any world size.
+
+    Epochs are permutations from (seed, epoch), less the rest that fills no step: each sample is
+    used at most once per epoch. An endless set is taken in order.
+    """
+    for epoch in count():
+        order = None
+        if samples is not None:
+            order = np.random.default_rng([seed, epoch]).permutation(samples)
+        for step in count() if samples is None else range(samples // samples_per_step):
+            window = np.arange(step * samples_per_step, (step + 1) * samples_per_step)
+            yield window if order is None else order[window]
+
+
 def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
     """Describe the data for the run log, with the remainder that each epoch drops."""
     samples, step, sharding = images.samples, config.samples_per_step, _SHARDING[config.sharding]
     sharding = "endless: no sample is seen twice" if samples is None else sharding
     if config.preprocessing == "resident":
         sharding = "the same samples in every step, others on each rank"
+    augmentation = "the data set's own" if ":" in config.dataset else "none"
+    if config.dataset in ON_DISK:
+        augmentation = ON_DISK[config.dataset].augmentation[config.augment]
     return {
         "samples": samples,
         "steps_per_epoch": None if samples is None else samples // step,
         "dropped_per_epoch": 0 if samples is None else samples % step,
-        "augmentation": augment.in_words(config),
+        "augmentation": augmentation,
         "sharding": sharding,
         "preprocessing": _PREPROCESSING[config.preprocessing],
         # the files' checksums are those that torchvision knows

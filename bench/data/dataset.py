@@ -1,10 +1,12 @@
-"""What a data set is to the loop, and those that need no folder."""
+"""What a data set is to the loop, those that need no folder, and torchvision, which has others."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +17,8 @@ from bench.config import RunConfig, UsageError
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 _APART = 9.0  # deviations between two centres: close enough that some samples are taken for others
+KEY = 0x61756721  # keeps the numbers of augmentation apart from those that order the samples
+_stubs: list[Any] = []  # operators live as long as the Library object that declared them
 _HELD_OUT = 5  # one of so many digits, the same in every run: they come without a test part
 
 
@@ -47,6 +51,35 @@ def epoch_of(indices: list[int]) -> int:
 def image_dtype(config: RunConfig) -> torch.dtype:
     """Choose the type of loaded images; the loop makes narrower ones of float32, on the device."""
     return torch.float64 if config.precision == "float64" else torch.float32
+
+
+def sample_seed(seed: int, epoch: int, index: int) -> int:
+    """Draw the seed of the random numbers of one sample in one epoch."""
+    return int(np.random.default_rng([KEY, seed, epoch, 1 + index]).integers(2**63))
+
+
+def import_torchvision() -> ModuleType:
+    """Import torchvision; raises UsageError where it is not installed.
+
+    PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension is missing, and
+    the import fails because two operators were never declared. Declaring them is enough here.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        raise UsageError("torchvision is not installed; run make setup")
+    if not _stubs:
+        try:
+            for path in (extensions := [*Path(spec.origin).parent.glob("_C*.so")]):
+                torch.ops.load_library(str(path))
+        except OSError:
+            extensions = []
+        if not extensions:
+            library = torch.library.Library("torchvision", "DEF")
+            for operator in ("nms", "qnms"):
+                words = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+                library.define(f"{operator}{words}")
+            _stubs.append(library)
+    return importlib.import_module("torchvision")
 
 
 class Synthetic(Dataset[Batch]):

@@ -1,11 +1,14 @@
-"""Data sets on disk, read by torchvision: SVHN and CIFAR whole, image folders as needed."""
+"""Data sets on disk, read by torchvision: SVHN and CIFAR whole, image folders as needed.
+
+Their augmentation is a function of seed, epoch and sample alone.
+"""
 
 from __future__ import annotations
 
 import socket
 import warnings
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,15 @@ import numpy as np
 import torch
 from filelock import FileLock
 from PIL import Image
+from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
 from bench.config import ON_DISK, RunConfig, UsageError
-from bench.data import augment
-from bench.data.dataset import Batch, epoch_of, image_dtype
+from bench.config.datasets import PADDING, OnDisk
+from bench.data.dataset import KEY, Batch, epoch_of, image_dtype, import_torchvision, sample_seed
 from bench.randomness import seeded
-from bench.vision import import_torchvision
 
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 # at import, because a loading process unpickles torchvision's transforms
 _TORCHVISION = import_torchvision()
 WAIT_S = 900.0  # for another rank's or launch's download
@@ -38,18 +42,46 @@ class Arrays(Dataset[Batch]):
         # tensors, because loading processes then share this memory instead of each having a copy
         self.pixels = torch.from_numpy(np.ascontiguousarray(pixels))
         self.labels = torch.as_tensor(labels, dtype=torch.int64)
-        self._facts = ON_DISK[config.dataset]
+        self._facts, self._augmented = ON_DISK[config.dataset], augmented
         self.classes, self.samples = self._facts.classes, len(labels)
-        self._dtype, self._size, self._crops = image_dtype(config), config.image_size, None
-        if augmented:
-            self._crops = augment.EpochCrops(config.seed, len(labels), self._facts.flips)
+        self._dtype, self._size, self._seed = image_dtype(config), config.image_size, config.seed
 
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = self.pixels.numpy()[indices]
-        if self._crops is not None:
-            chosen = augment.crop_and_flip(chosen, self._crops.rows(epoch_of(indices), indices))
-        images = augment.normalise(torch.from_numpy(chosen), self._facts, self._dtype)
-        return augment.resize(images, self._size), self.labels[indices]
+        if self._augmented:
+            crops = epoch_crops(self._seed, epoch_of(indices), self.samples, self._facts.flips)
+            chosen = crop_and_flip(chosen, crops[indices])
+        images = _normalise(torch.from_numpy(chosen), self._facts, self._dtype)
+        if (size := (self._size, self._size)) != images.shape[2:]:
+            images = interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
+        return images, self.labels[indices]
+
+
+def _normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> torch.Tensor:
+    """Scale uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
+    mean_and_std = torch.tensor([dataset.mean, dataset.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
+    return pixels.to(dtype).sub_(mean_and_std[0]).div_(mean_and_std[1])
+
+
+@lru_cache(maxsize=1)
+def epoch_crops(seed: int, epoch: int, samples: int, flips: bool) -> Pixels:
+    """Draw [samples, 3] of an epoch: first row and column of each crop, 1 if it is mirrored."""
+    ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if flips else 1]
+    random = np.random.default_rng([KEY, seed, epoch])
+    return random.integers(ends, size=(samples, 3), dtype=np.uint8)
+
+
+def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
+    """Pad each of [n, 3, h, w] with black, then crop and mirror it as its row says."""
+    height, width = pixels.shape[2:]
+    padded = np.pad(pixels, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
+    # all crops, none copied yet
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
+    down, right, mirrored = rows.T
+    cropped: Pixels = windows[np.arange(len(pixels)), :, down, right]
+    mirror = mirrored.astype(bool)
+    cropped[mirror] = cropped[mirror, :, :, ::-1]
+    return cropped
 
 
 class Folder(Dataset[Batch]):
@@ -82,11 +114,11 @@ class Folder(Dataset[Batch]):
     def __getitems__(self, indices: list[int]) -> Batch:
         samples = []
         for index in indices:
-            with seeded(augment.sample_seed(self._seed, epoch_of(indices), index)):
+            with seeded(sample_seed(self._seed, epoch_of(indices), index)):
                 samples.append(self._listing[index])
         pixels, labels = zip(*samples, strict=True)
         facts = ON_DISK["imagefolder"]
-        return augment.normalise(torch.stack(pixels), facts, self._dtype), torch.tensor(labels)
+        return _normalise(torch.stack(pixels), facts, self._dtype), torch.tensor(labels)
 
 
 def _decode(path: str) -> Image.Image:

@@ -20,7 +20,7 @@ from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.instrument.pass_state import PassState
-from bench.models.requirements import require_scores
+from bench.models import require_scores
 from bench.train import precision
 
 Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of definition

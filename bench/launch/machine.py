@@ -1,4 +1,4 @@
-"""This machine before torch loads: whether it is fit for a run, and how it keeps memory."""
+"""This machine: whether it is fit for a run, how it keeps memory, its cores, GPUs and wires."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import ctypes
 import importlib.util
 import os
 import socket
+import struct
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from bench.backends.catalogue import interface_variables
 from bench.config import RunConfig, UsageError
 from bench.missing import checkout
 
+_STAT = Path("/proc/stat")
 # By default glibc gives freed memory back to the kernel in some processes and not in others: it
 # depends on the order of their first large allocations. The former fault it in again in every step.
 _THRESHOLDS = {  # as mallopt(3) numbers them; bytes
@@ -21,6 +28,15 @@ _THRESHOLDS = {  # as mallopt(3) numbers them; bytes
     "mmap_threshold": (-3, 2**25),  # the most that glibc takes
 }
 _USERS_OWN = ("MALLOC_", "GLIBC_TUNABLES")  # variables by which a user sets the same
+_GPU_FIELDS = (  # of nvidia-smi: what a GPU's owner may change and torch does not show
+    *("compute_mode", "persistence_mode", "mig.mode.current", "power.limit"),
+    *("clocks.max.sm", "clocks.applications.graphics"),
+)
+_SMI_LIMIT_S = 20.0
+
+LOOPBACK = "lo"
+_TCP_INFO_BYTES = 136
+_COUNTERS = 120  # offset of tcpi_bytes_acked and tcpi_bytes_received in linux/tcp.h, from Linux 4.1
 
 _outcome = "left alone: not asked for"
 
@@ -36,53 +52,24 @@ def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
         require_interface(env, [name for _, name in socket.if_nameindex()])
 
 
-def machine_bytes() -> int:
-    """Find this machine's memory in bytes, or what a container, job or control group leaves."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([total, *_group_limits(_read(Path("/proc/self/cgroup")), Path("/sys/fs/cgroup"))])
-
-
-def _group_limits(groups: str, root: Path) -> list[int]:
-    """List the limits of the control groups in /proc/self/cgroup and of all above, v1 and v2."""
-    limits: list[int] = []
-    for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        base, file = root / "memory", "memory.limit_in_bytes"
-        if not controllers:
-            base, file = root, "memory.max"
-        group = base / path.lstrip("/")
-        folders = [folder for folder in (group, *group.parents) if folder.is_relative_to(base)]
-        texts = [_read(folder / file).strip() for folder in folders]
-        limits += [int(text) for text in texts if text.isdecimal()]
-    return limits
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
 def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
     """Raise UsageError where Gloo is told of an interface that this host lacks, for it would abort,
     or where two frameworks would be compared over two wires.
     """
     interfaces = {name: env[name] for name in interface_variables() if env.get(name)}
     for name, value in interfaces.items():
-        if "," in value:  # torch's Gloo would use all of them, Horovod's takes no list
-            several = (
-                f"{name}={value!r} names several interfaces, and not every framework takes them"
-            )
-            raise UsageError(f"{several}; name one")
         if value not in existing:
+            # torch's Gloo would use all of a list, Horovod's takes none
             cure = f"unset it, or name one of {', '.join(existing)}"
             raise UsageError(f"{name}={value!r} names no interface of this host; {cure}")
     if len({*interfaces.values()}) > 1:
         settings = " and ".join(f"{name}={value!r}" for name, value in interfaces.items())
         raise UsageError(f"{settings} are two wires, which no comparison spans; unset one of them")
+
+
+def machine_bytes() -> int:
+    """Return this machine's memory in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def keep_freed(env: Mapping[str, str]) -> None:
@@ -103,3 +90,136 @@ def keep_freed(env: Mapping[str, str]) -> None:
 def kept() -> str:
     """Tell the log what `keep_freed` did: 'trim_threshold=... mmap_threshold=...', or why not."""
     return _outcome
+
+
+class Ticks(NamedTuple):
+    """Clock ticks of cores since the machine started."""
+
+    worked: int  # by any process
+    interrupted: int  # by interrupts, which belong to no process
+    stolen: int  # by a hypervisor, for its other guests
+    idle: int
+
+
+def core_ticks() -> Ticks | None:
+    """Read the ticks of the cores this process may use; None where the kernel does not tell."""
+    return _read_ticks({f"cpu{core}" for core in os.sched_getaffinity(0)})
+
+
+def node_ticks() -> Ticks | None:
+    """Read the ticks of all cores together; None where the kernel does not tell."""
+    return _read_ticks({"cpu"})
+
+
+def _read_ticks(names: Collection[str]) -> Ticks | None:
+    """Sum the lines `names`, such as 'cpu' for the node and 'cpu3' for a core."""
+    with suppress(OSError):
+        rows = [line.split() for line in _STAT.read_text().splitlines()]
+        rows = [row for row in rows if row[0] in names]
+        if len(rows) == len(names):
+            # the columns after the first eight, of guests, are part of these
+            user, nice, system, idle, wait, interrupt, soft, steal = (
+                sum(int(row[column]) for row in rows) for column in range(1, 9)
+            )
+            return Ticks(user + nice + system, interrupt + soft, steal, idle + wait)
+    return None
+
+
+def busy_share(before: Ticks | None, after: Ticks | None) -> float | None:
+    """Compute the cores' busy share between two readings; None where too short to be told."""
+    if before is None or after is None or sum(after) <= sum(before):
+        return None
+    return min(1.0, max(0.0, 1 - (after.idle - before.idle) / (sum(after) - sum(before))))
+
+
+def family_ticks(process: int) -> int:
+    """Count the clock ticks that a process, its children and theirs have spent so far."""
+    spent, family = 0, [str(process)]
+    for pid in family:
+        with suppress(OSError):  # it has just ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            spent += sum(map(int, fields[11:15]))  # user and system, and of children that ended
+            for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+                family += tasks.read_text().split()
+    return spent
+
+
+def gpu_settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Read nvidia-smi's fields of a GPU, in its words, and whether MPS's daemon runs.
+
+    Empty where nvidia-smi does not know the GPU, as on ROCm.
+    """
+    full = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"  # torch leaves that out
+    values = [value.strip() for value in _query(env, *_GPU_FIELDS, of=[f"--id={full}"]).split(",")]
+    if len(values) != len(_GPU_FIELDS):
+        return {}
+    return {**dict(zip(_GPU_FIELDS, values, strict=True)), "mps": "on" if _has_mps(env) else "off"}
+
+
+def gpu_of_one_process(env: Mapping[str, str]) -> bool:
+    """Check whether a GPU here takes one process at a time, as far as nvidia-smi says."""
+    return "Exclusive_Process" in _query(env, "compute_mode") and not _has_mps(env)
+
+
+def _query(env: Mapping[str, str], *fields: str, of: Sequence[str] = ()) -> str:
+    """Ask nvidia-smi: a line for each GPU, or '' where it has no answer."""
+    command = ["nvidia-smi", *of, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    how = {"capture_output": True, "text": True, "timeout": _SMI_LIMIT_S, "check": True}
+    try:
+        return str(subprocess.run(command, env=env, **how).stdout)  # type: ignore[call-overload]
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _has_mps(env: Mapping[str, str]) -> bool:
+    """Check whether MPS's daemon is there, which shares a GPU between processes."""
+    return (Path(env.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
+
+
+def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    """Count the bytes that this process's open TCP connections sent and received, by interface: in
+    all, or since an earlier call gave `before`.
+
+    Between two addresses of one host that is the loopback, whichever they are. Shared memory and
+    RDMA count nothing here. An address that no interface has stands for itself.
+    """
+    interfaces = interfaces_by_address()
+    moved: Counter[str] = Counter()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile, or not connected
+            if not entry.readlink().name.startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+                if connection.family not in (socket.AF_INET, socket.AF_INET6):
+                    continue
+                ends = connection.getsockname(), connection.getpeername()
+                local, remote = (_plain(end[0]) for end in ends)
+                info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+                interface = LOOPBACK if remote in interfaces else interfaces.get(local, local)
+                moved[interface] += sum(struct.unpack_from("QQ", info, _COUNTERS))
+    moved.subtract(before)
+    return {name: count for name, count in sorted(moved.items()) if count > 0}
+
+
+def interfaces_by_address() -> dict[str, str]:
+    """Map each address of this host to its interface."""
+    import psutil  # here: a login node or a laptop reads no wire
+
+    interfaces = psutil.net_if_addrs().items()
+    return {_plain(one.address): name for name, addresses in interfaces for one in addresses}
+
+
+def host_name_interface() -> str:
+    """Name the interface of the address this host's name resolves to; '' where none here has it."""
+    interfaces = interfaces_by_address()
+    with suppress(OSError):
+        for *_, address in socket.getaddrinfo(socket.gethostname(), None):
+            name = _plain(str(address[0]))
+            if name in interfaces or name.startswith("127."):
+                return interfaces.get(name, LOOPBACK)
+    return ""
+
+
+def _plain(address: str) -> str:
+    """Return an address without a mapping to IPv6 or a scope."""
+    return address.removeprefix("::ffff:").partition("%")[0]

@@ -1,4 +1,6 @@
-"""Provenance: where a number was made, by which versions, with which resources."""
+"""Provenance: where a number was made, by which code, versions and settings, and in which of them
+ranks differ.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,25 @@ import os
 import platform
 import re
 import resource
+import site
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import sysconfig
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
+from itertools import groupby
+from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Any
 
-from bench.backends.catalogue import CATALOGUE
-from bench.launch import cores
-from bench.launch.machine import kept
+from bench.backends.catalogue import CATALOGUE, USERS
+from bench.config import Role, RunConfig, UsageError, fields_with
+from bench.launch import machine
 from bench.launch.world import Launch
+from bench.study.disk import write_whole
 
 # Variables that change what is measured, listed: an environment holds private things
 _PREFIXES = (
@@ -65,19 +72,34 @@ _PACKAGES = (
 )
 
 
+_CURES = {
+    "code_sha256": "bring the same files to every node",
+    "versions": "start every rank in the same environment of packages",
+    "env": "set it on every node alike (mpirun: -x NAME), or on none",
+    "malloc": "start every rank with the same C library and MALLOC_* variables",
+    "user_code": "bring the same files to every node",
+    "workload": "give every rank the same data set and the same model",
+    "state_dict": "give every rank the same model",
+    "gpu": "ask for one kind of GPU (gpu.type or access.constraint of a site)",
+    "torch": "let no code of yours set it on some ranks alone",
+}
+_MOST_NAMED = 3  # of further fields
+_OPTIONS = "start every rank with the same options"
+
+
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
     """Describe what may differ between ranks; cores as the kernel numbers them."""
     return {
         **launch._asdict(),
         "hostname": socket.gethostname(),
-        "boot_id": cores.boot_id(),
+        "boot_id": _text(Path("/proc/sys/kernel/random/boot_id")) or None,
         "pid": os.getpid(),
         "affinity": sorted(os.sched_getaffinity(0)),
         "threads": threads,
         "versions": {"python": platform.python_version(), **installed()},
         "cpu": cpu_model(),
         "cpus_on_node": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "memory_bytes": machine.machine_bytes(),
     }
 
 
@@ -99,7 +121,7 @@ def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any
         "code_sha256": code_sha256(_CODE),
         "versions": {"python": platform.python_version(), **installed(), **versions},
         "env": {k: v for k, v in recorded(env).items() if not _PLACEMENT.match(k)},
-        "malloc": kept(),
+        "malloc": machine.kept(),
     }
 
 
@@ -156,33 +178,146 @@ def code(folder: Path) -> dict[str, Any]:
 
 def cpu_model() -> str:
     """Read the processor's name for itself, or the architecture where the kernel tells none."""
-    with suppress(OSError):
-        match = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if match:
-            return match[1].strip()
-    return platform.machine()
+    match = re.search(r"^model name.*?:(.*)", _text(Path("/proc/cpuinfo")), re.MULTILINE)
+    return match[1].strip() if match else platform.machine()
+
+
+def _text(path: Path) -> str:
+    """Read a file of the kernel's; '' where it does not tell."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def counters() -> dict[str, int | None]:
     """Count clock ticks since boot, over all cores: stolen by a hypervisor, spent by any process,
     idle; and spent by this process and its children.
     """
-    ticks = cores.of_the_node()
+    ticks = machine.node_ticks()
     return {
         "steal_jiffies": ticks and ticks.stolen,
         "busy_jiffies": ticks and ticks.worked,
         "idle_jiffies": ticks and ticks.idle,
-        "own_jiffies": cores.own_ticks(os.getpid()),
+        "own_jiffies": machine.family_ticks(os.getpid()),
     }
 
 
 def disturbance() -> dict[str, Any]:
     """Read what else runs on this node, at both ends of a run."""
-    load, mhz = os.getloadavg()[0], cores.mhz(os.sched_getaffinity(0))
-    return {"load_1min": load, **counters(), "cpu_mhz": mhz}
+    return {"load_1min": os.getloadavg()[0], **counters()}
 
 
 def peak_memory_bytes() -> int:
     """Read the largest resident set of this process so far, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def shared_fields(config: RunConfig) -> dict[str, Any]:
+    """Return the configuration as plain values, without folders that may differ between nodes."""
+    return config.model_dump(mode="json", exclude={*fields_with(Role.FOLDER)})
+
+
+def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Move tables inside `facts` one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
+    flattened: dict[str, Any] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            flattened |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            flattened[name] = value
+    return flattened
+
+
+def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
+    """Name the first field in which ranks' facts differ, in a line with its cure; None if equal."""
+    names = dict.fromkeys(name for row in facts for name in row)
+    unequal = [name for name in names if len({str(row.get(name)) for row in facts}) > 1]
+    if not unequal:
+        return None
+    field, *further = unequal
+    ranks_of: dict[str, list[int]] = {}
+    for rank, row in enumerate(facts):
+        ranks_of.setdefault(str(row.get(field)), []).append(rank)
+    values = ", ".join(f"{value} on {_ranks(ranks)}" for value, ranks in ranks_of.items())
+    unnamed = f" and {len(further) - _MOST_NAMED} others" if len(further) > _MOST_NAMED else ""
+    also = f" (and in {', '.join(further[:_MOST_NAMED])}{unnamed})" if further else ""
+    cure = _CURES.get(field.partition(".")[0], _OPTIONS)
+    return f"ranks differ in {field}: {values}{also}; {cure}"
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Shorten a list of ranks: [0, 1, 2, 5] -> 'ranks 0-2,5'."""
+    spans = []
+    for _, span in groupby(enumerate(ranks), lambda at: at[1] - at[0]):  # equal in a row of ranks
+        start, *tail = [rank for _, rank in span]
+        spans.append(f"{start}-{tail[-1]}" if tail else str(start))
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {','.join(spans)}"
+
+
+def user_files(config: RunConfig) -> dict[str, bytes]:
+    """Read the source of the user's factories' modules, of all modules that this process imported
+    from outside the installed packages, and of the user's backends, by path ('package/module.py').
+
+    Raises UsageError where a factory's file cannot be read. Other files that such code reads, such
+    as weights, are not included.
+    """
+    # all files of the user's backends, used or not, so that all cells' runs have the same
+    files = {}
+    names = [name for name in sys.modules if name.startswith(USERS) and "." not in name]
+    for module in (sys.modules[name] for name in sorted(names)):
+        if file := _file(module):
+            package = file.stem == "__init__"
+            for path in sorted(file.parent.rglob("*.py")) if package else [file]:
+                place = path.relative_to(file.parents[1] if package else file.parent)
+                files[place.as_posix()] = path.read_bytes()
+    modules = {name.partition(":")[0] for name in (config.model, config.dataset) if ":" in name}
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders += [*site.getsitepackages(), site.getusersitepackages(), str(_CODE)]
+    installed_in = [Path(folder).resolve() for folder in folders]
+    for name, module in sorted(sys.modules.items()) if modules else ():
+        file = None if name == "__main__" else _file(module)
+        if file is None or (name not in modules and any(map(file.is_relative_to, installed_in))):
+            continue
+        # 'package/module.py', or 'package/__init__.py'
+        folder = name if file.stem == "__init__" else name.rpartition(".")[0]
+        base = file.name if file.stem == "__init__" else name.rpartition(".")[2] + file.suffix
+        files[str(PurePosixPath(*folder.split("."), base))] = file.read_bytes()
+    for name in modules:
+        if _file(sys.modules.get(name)) is None:
+            rule = "has no file, so two runs of it could not be told apart"
+            raise UsageError(f"module {name} {rule}; put it into one")
+    return files
+
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Compute the SHA-256 of each file, by its path."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def folder_of(sha256: Mapping[str, str]) -> str:
+    """Name the folder of files with these digests by path, relative to the logs' folder."""
+    text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(sha256.items()))
+    return f"user_code/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def keep_files(files: Mapping[str, bytes], log: Path | None) -> None:
+    """Copy `files` to beside the log, laid out for PYTHONPATH. Raises UsageError if that fails."""
+    if log is None:
+        return
+    place = log.parent / folder_of(digests(files))
+    for name, content in files.items():
+        if not (place / name).exists():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place / name, content)
+
+
+def _file(module: ModuleType | None) -> Path | None:
+    """Return the file a module was read from; None if it is built in or the file has vanished."""
+    name = getattr(module, "__file__", None)
+    with suppress(OSError):
+        if isinstance(name, str) and (file := Path(name)).is_file():
+            return file.resolve()
+    return None

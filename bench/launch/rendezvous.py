@@ -23,7 +23,7 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError
-from bench.launch.agreement import disagreement, shared_fields
+from bench.launch.provenance import disagreement, shared_fields
 from bench.launch.world import Launch, WrongWorld, agent_store, meeting_folder
 from bench.study.disk import write_whole
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from bench.launch import cores
+from bench.launch.machine import family_ticks, node_ticks
 
 # Share of a node's processor time from a run's start to its end. Where ranks leave no core idle,
 # the steps lack what others take, and more than a study's usual margin may decide a verdict.
@@ -24,10 +24,10 @@ def share_of_others(busy: int, idle: int, stolen: int, run_ticks: int) -> float:
 
 def look(seconds: float) -> float | None:
     """Watch what others take of this machine; None where the kernel does not tell."""
-    before, ticks = cores.of_the_node(), cores.own_ticks(os.getpid())
+    before, ticks = node_ticks(), family_ticks(os.getpid())
     time.sleep(seconds)
-    after = cores.of_the_node()
+    after = node_ticks()
     if before is None or after is None:
         return None
     busy, _, stolen, idle = (now - then for now, then in zip(after, before, strict=True))
-    return share_of_others(busy, idle, stolen, cores.own_ticks(os.getpid()) - ticks)
+    return share_of_others(busy, idle, stolen, family_ticks(os.getpid()) - ticks)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bench.config import RunConfig, UsageError
-from bench.launch import gpu
+from bench.launch.machine import gpu_settings
 from bench.launch.world import Launch
 from bench.train.timing import Stopwatch
 
@@ -59,7 +59,7 @@ class Cuda:
         return {
             "gpu": properties.name,
             "gpu_uuid": self.uuid,
-            "gpu_settings": gpu.settings(str(self.uuid), os.environ),
+            "gpu_settings": gpu_settings(str(self.uuid), os.environ),
             "gpu_memory_bytes": properties.total_memory,
             "cuda": torch.version.cuda or f"hip {torch.version.hip}",
             "cudnn": torch.backends.cudnn.version(),

@@ -12,7 +12,7 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.derived import MOMENTUM
 from bench.instrument import Observer
-from bench.models.requirements import require_pictures, require_scores
+from bench.models import require_pictures, require_scores
 from bench.randomness import seed_beside_torch
 from bench.train import precision
 from bench.train.input import Input

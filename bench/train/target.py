@@ -84,10 +84,11 @@ def _training(course: Course, index: int, log: RunLog, pulse: Pulse) -> Iterator
         loss = loop.losses[epoch * steps : (epoch + 1) * steps].mean().item()
         by_rank = {}
         if not config.averages:  # what each rank's own parameters have right
-            right = _count(course, network, range(total), pulse.tick)
+            right = count_correct(course, network, pulse.tick, 0, 1)
             by_rank = {"own_correct": backend.gather(right)}
         loop.session.sync_buffers()
-        correct = count_correct(course, network, pulse.tick)
+        of_rank = count_correct(course, network, pulse.tick, course.launch.rank, config.world_size)
+        correct = int(backend.reduce_scalar(of_rank, "sum"))
         loop.session.model.train()
         equal = len(set(backend.gather(digest(network)))) == 1
         log.write(
@@ -109,20 +110,12 @@ def _training(course: Course, index: int, log: RunLog, pulse: Pulse) -> Iterator
 
 
 def count_correct(
-    course: Course, network: torch.nn.Module, counted: Callable[[], object] = lambda: None
+    course: Course, network: torch.nn.Module, counted: Callable[[], object], rank: int, ranks: int
 ) -> int:
-    """Count held-out samples `network` has right, each judged by one rank; needs every rank's call.
+    """Count what `network` has right of the held-out samples that `rank` of `ranks` judges.
 
     It leaves the network in the mode of evaluation. `counted` is called for each batch.
     """
-    assert course.judged.samples is not None
-    indices = range(course.launch.rank, course.judged.samples, course.config.world_size)
-    return int(course.backend.reduce_scalar(_count(course, network, indices, counted), "sum"))
-
-
-def _count(
-    course: Course, network: torch.nn.Module, indices: range, counted: Callable[[], object]
-) -> int:
     config, judged = course.config, course.judged
     # no more at once than a step holds, which fits into memory
     size, device = config.samples_per_microbatch, course.place.torch_device
@@ -130,6 +123,7 @@ def _count(
     correct = 0
     network.eval()
     with torch.no_grad(), precision.autocast(config):
+        indices = range(rank, judged.samples or 0, ranks)
         for start in range(0, len(indices), size):
             images, labels = judged.__getitems__(list(indices[start : start + size]))
             output = network(images.to(device, dtype, memory_format=layout))

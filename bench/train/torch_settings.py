@@ -9,7 +9,7 @@ import torch
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.launch.agreement import disagreement
+from bench.launch.provenance import disagreement
 
 TorchSettings = dict[str, str | int | bool]
 

@@ -70,6 +70,7 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
             continue
         done = [t for t in trainings if t.reached]
         seconds, last = [t.seconds[-1] for t in done], [t.accuracies[-1] for t in trainings]
+        shares, ended = [t.accuracies for t in trainings], done or trainings
         text = rows["facts"].iloc[0].get("target", "None")
         target = None if text == "None" else float(text)
         # one that failed counts as the slowest, as in MLPerf; of several there is none
@@ -88,22 +89,13 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
             accuracy=stats.arithmetic_mean(last),
             lowest=min(last),
             highest=max(last),
-            means=_means(trainings) if target is None else [],
-            usual=_usual(done or trainings),
+            # with a target, which ends some trainings before others, the mean would be of others
+            means=[]
+            if target is not None
+            else [float(np.mean(x)) for x in zip(*shares, strict=True)],
+            # the lower of two that took the median time to their ends
+            usual=sorted(ended, key=lambda t: t.seconds[-1])[(len(ended) - 1) // 2],
         )
-
-
-def _means(trainings: Sequence[Training]) -> list[float]:
-    """Average the accuracy after each epoch. There is no mean with a target, which ends some
-    trainings before others: the mean of those that are left would be of other trainings.
-    """
-    of_each = zip(*(t.accuracies for t in trainings), strict=True)
-    return [float(np.mean(shares)) for shares in of_each]
-
-
-def _usual(trainings: Sequence[Training]) -> Training:
-    """Choose the training that took the median time (the lower of two) to its end."""
-    return sorted(trainings, key=lambda t: t.seconds[-1])[(len(trainings) - 1) // 2]
 
 
 def summarise_ranks(runs: pd.DataFrame) -> Iterator[RankPaces]:
@@ -125,29 +117,20 @@ def summarise_ranks(runs: pd.DataFrame) -> Iterator[RankPaces]:
 
 def by_epoch(trained: Sequence[Trained]) -> pd.DataFrame:
     """Make a table with a row for each epoch of every training, unrounded."""
-    rows = [
-        {
-            **one.point._asdict(),
-            "log": training.log,
-            "training": training.index,
-            "epoch": epoch,
-            "seconds": seconds,
-            "accuracy": accuracy,
-            "loss": loss,
-        }
-        for one in trained
-        for training in one.trainings
-        for epoch, (seconds, accuracy, loss) in enumerate(
-            zip(training.seconds, training.accuracies, training.losses, strict=True), 1
-        )
-    ]
-    return pd.DataFrame(rows)
+    each = ((one.point, training) for one in trained for training in one.trainings)
+    tables = []
+    for point, t in each:
+        epochs = range(1, 1 + len(t.seconds))
+        numbers = {"seconds": t.seconds, "accuracy": t.accuracies, "loss": t.losses}
+        place = {**point._asdict(), "log": t.log, "training": t.index, "epoch": epochs}
+        tables.append(pd.DataFrame(place | numbers))
+    return pd.concat(tables, ignore_index=True)
 
 
 def dawnbench(training: Training) -> str:
     """Make DAWNBench's TSV: epoch, cumulative hours without validation, held-out accuracy in %."""
-    lines = ["epoch\thours\ttop1Accuracy"]
-    epochs = zip(training.seconds, training.accuracies, strict=True)
-    for epoch, (seconds, share) in enumerate(epochs, 1):
-        lines.append(f"{epoch}\t{seconds / 3600!r}\t{100 * share!r}")
-    return "\n".join(lines) + "\n"
+    epochs = enumerate(zip(training.seconds, training.accuracies, strict=True), 1)
+    lines = (
+        f"{epoch}\t{seconds / 3600!r}\t{100 * share!r}\n" for epoch, (seconds, share) in epochs
+    )
+    return "".join(["epoch\thours\ttop1Accuracy\n", *lines])

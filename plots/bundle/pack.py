@@ -14,7 +14,6 @@ from pathlib import Path, PurePath
 
 from bench.config import UsageError
 from bench.record import Run, allocation, archive, parse_run
-from bench.record.user_code import FOLDER
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 from bench.study.frames import ATTEMPT, changed_study
@@ -23,7 +22,7 @@ from plots.report import write as report
 
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
-    *("jobs/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
+    *("jobs/*", "collectives/*.jsonl", "*/user_code/**/*"),
 )
 _STAYS = ("study.toml", "jobs.jsonl")  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")

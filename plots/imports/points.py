@@ -7,16 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
 from bench.study.words import count
-from plots.imports import ImportOptions, text
+from plots.imports import text
 from plots.imports.text import FORMATS, PLACES, RANK_RATE, RATE, WORDS, Format
 from plots.report.format import table
+
+if TYPE_CHECKING:
+    from plots.foreign import ImportLogs
 
 POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch"]
 _OFF = 0.02  # relative: between a mean that a file states and that of its lines
@@ -28,10 +31,9 @@ _CURE = (
     "and take training or validation alone; where ranks or runs wrote them, tag each (srun -l, "
     "mpirun --tag-output) or give it a file"
 )
-_SCORES = {"validation_accuracy": "top1", "validation_top5_accuracy": "top5"}
 
 
-def find_format(options: ImportOptions) -> Format:
+def find_format(options: ImportLogs) -> Format:
     """Look up the format that the options name. Raises UsageError; also for a bad --pattern."""
     if options.form not in FORMATS:
         cure = "the format pattern reads others by --pattern"
@@ -47,12 +49,11 @@ def find_format(options: ImportOptions) -> Format:
         if not named:
             cure = "name one, such as '(?P<step_ms>[\\d.]+) ms'"
             raise UsageError(f"--pattern {pattern!r} has no named group; {cure}")
-    marker = f"^.*{re.escape(options.marker)}" if options.marker else ""
-    return replace(form, patterns=options.pattern, marker=marker)
+    return replace(form, patterns=options.pattern)
 
 
 def read(
-    form: Format, paths: Sequence[Path], options: ImportOptions, source: str
+    form: Format, paths: Sequence[Path], options: ImportLogs, source: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Read files of one format as every number, a point for each quantity of each size, warnings.
 
@@ -76,12 +77,19 @@ def read(
         parts.append(part.assign(source=[f"{source}{model}" for model in models]))  # a curve each
         warnings += (f"{path.name}: {warning}" for warning in of_file)
     values = _divide_files(pd.concat(parts, ignore_index=True), form, options.files)
-    for _, row in values[values["rank"] >= values["world_size"]].iterrows():
-        wrong = f"rank {row['rank']:.0f} is in it, and none of a world of {row['world_size']:.0f}"
-        raise UsageError(f"{row['file']}: {wrong}; mend --world-size")
+    wrong = (values["rank"] >= values["world_size"]) | (values["world_size"] < 1)
+    for _, row in values[wrong].iterrows():
+        rank = "" if pd.isna(row["rank"]) else f", and rank {row['rank']:.0f} is in it"
+        raise UsageError(f"{row['file']}: world_size is {row['world_size']:.0f}{rank}; mend it")
     values = _without_repeats(values[np.isfinite(values["value"])], warnings)
     values = _without_first(values, form, options.skip, warnings)
-    _require_stated_means(values)
+    for file, rows in values.groupby("file"):
+        means = rows.groupby("quantity")["value"].mean()  # arithmetic, as those who state it do
+        of_lines, stated = means.get(RANK_RATE), means.get(f"rank_mean_{RATE}")
+        if of_lines and stated and abs(of_lines / stated - 1) > _OFF:
+            both = f"its lines have the mean {of_lines:g} images/s, and it states {stated:g}"
+            why = "some are missing, of another run, or of a warm-up (--skip)"
+            raise UsageError(f"{file}: {both}: {why}")
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
         raise UsageError(f"{paths[0]}: {'; '.join(['no point can be made of it', *warnings])}")
@@ -93,14 +101,12 @@ def _complete(
     warnings: list[str],
     tags: set[float],
     form: Format,
-    options: ImportOptions,
+    options: ImportLogs,
 ) -> pd.DataFrame:
     """Fill in what the user says of a file, or what its ranks tell."""
     if values.empty:
         nothing = f"nothing in it is of the format {options.form} ({form.written_by})"
         raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
-    if form.trainings and options.target is not None:
-        values = pd.concat([values, _at_target(values, options.target)], ignore_index=True)
     if form.one_speaks and values["rank"].nunique() == 1:
         values["rank"] = float("nan")
     for column in POINT[1:]:
@@ -119,34 +125,12 @@ def _complete(
     if values["backend"].isna().any():
         values["backend"] = values["backend"].fillna("not said")
         warnings.append("nobody said the backend; use --backend")
-    if (values["world_size"] < 1).any():
-        raise UsageError("a world size is none; mend the file")
     unnamed = int(values["rank"].isna().sum())
     if 0 < unnamed < len(values):
         raise UsageError(f"{unnamed} numbers name no rank, others do; part the file")
     if bad := int((~np.isfinite(values["value"])).sum()):
         warnings.append(f"{bad} values are nan or inf, and not averaged")
     return values
-
-
-def _at_target(values: pd.DataFrame, target: float) -> pd.DataFrame:
-    """Make the seconds to the first epoch at the target by each score, or the share of runs there.
-
-    DAWNBench's score is top-1 for CIFAR-10 and top-5 for ImageNet.
-    """
-    scores = values[values["quantity"].isin(_SCORES)]
-    percents = (100 * scores["value"]).round(9)
-    reached = scores[percents >= target]
-    if values["epoch"].isna().all():
-        share = (percents >= target).astype(float)
-        return scores.assign(quantity="share_of_runs_at_target", value=share)
-    if reached.empty:
-        best = f"it never reaches {target:g}: its best is {percents.max():g}"
-        raise UsageError(f"{best}; give another --target")
-    seconds = values[values["quantity"] == "run_seconds"].set_index("epoch")["value"]
-    first = reached.sort_values("epoch").drop_duplicates("quantity")
-    names = first["quantity"].map(_SCORES) + f"_target_{target:g}_seconds"
-    return first.assign(quantity=names, value=first["epoch"].map(seconds))
 
 
 def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.DataFrame:
@@ -205,17 +189,6 @@ def _without_first(
     return values
 
 
-def _require_stated_means(values: pd.DataFrame) -> None:
-    """Raise UsageError where a file states the mean of its lines' rates, and they have another."""
-    for file, rows in values.groupby("file"):
-        means = rows.groupby("quantity")["value"].mean()  # arithmetic, as those who state it do
-        of_lines, stated = means.get(RANK_RATE), means.get(f"rank_mean_{RATE}")
-        if of_lines and stated and abs(of_lines / stated - 1) > _OFF:
-            both = f"its lines have the mean {of_lines:g} images/s, and it states {stated:g}"
-            why = "some are missing, of another run, or of a warm-up (--skip)"
-            raise UsageError(f"{file}: {both}: {why}")
-
-
 def _mean(quantity: str, x: pd.Series[float]) -> float:
     """Average equal work: rates harmonically, as if over its seconds."""
     if not _RATES.search(quantity):
@@ -224,7 +197,7 @@ def _mean(quantity: str, x: pd.Series[float]) -> float:
 
 
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
-    """Average each quantity of each size over lines, epochs or runs; of runs, also the spread."""
+    """Average each quantity of each size over lines, epochs or runs."""
     grouped: Any = values.groupby([*POINT, "quantity"], dropna=False)
     for (*point, quantity), rows in grouped:
         numbers, how, left_out = _over_ranks(rows, quantity, form)
@@ -247,9 +220,7 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
         over_these = "" if how and over == "lines" else f"{mean} over {over}"
         words = ", ".join(filter(None, (how, over_these)))
         made = {"quantity": name, "value": _mean(quantity, numbers), "n": len(numbers)}
-        runs = len(numbers) > 1 and over.split(" (")[0] == "runs"
-        spread = {x: float(getattr(numbers, x)()) for x in ("median", "min", "max")} if runs else {}
-        yield {**dict(zip(POINT, point, strict=True)), **made, "reducer": words, **spread}
+        yield {**dict(zip(POINT, point, strict=True)), **made, "reducer": words}
 
 
 def _over_ranks(
@@ -268,17 +239,16 @@ def _over_ranks(
         when = ["file", *when]
     grouped = rows.groupby(when or ["quantity"], dropna=False)
     values, world = grouped["value"], float(rows["world_size"].iloc[0])
+    by_moment, whole = values.agg(partial(_mean, quantity)), grouped.size() > 0
     if not ranked:
-        means = values.agg(partial(_mean, quantity))
-        if quantity != RANK_RATE or world == 1:
-            return means, "", 0
-        if form.one_speaks:
-            return means * world, "one rank times world size", 0
-        return means[:0], "", len(grouped)
+        how = ""
+        if quantity == RANK_RATE and world > 1:
+            by_moment, how = by_moment * world, "one rank times world size"
+            whole &= form.one_speaks
+        return by_moment[whole], how if whole.all() else "", int((~whole).sum())
     present = grouped["rank"].nunique()
     most = world if quantity == RANK_RATE else present.max()
-    mean = "harmonic mean" if _RATES.search(quantity) else "mean"
-    by_moment, how = values.agg(partial(_mean, quantity)), f"{mean} over ranks"
+    how = f"{'harmonic mean' if _RATES.search(quantity) else 'mean'} over ranks"
     if quantity == RANK_RATE:
         by_moment, how = values.sum(), "sum over ranks"
     elif quantity.endswith("_seconds"):

@@ -20,9 +20,8 @@ WORDS = ("backend", "model")  # places that are no numbers
 RATE = "images_per_s"  # of all ranks
 RANK_RATE = "rank_images_per_s"  # of one: only the sum over all ranks is a point
 _NUMBER = r"[-+]?(?:nan|inf|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-_BEGUN = re.compile(r"(?:\d\.?|(?:^|[\s=:(])-)$")  # a number has begun
+_BEGUN = re.compile(r"\d\.?$")  # a number has begun
 _CONTINUED = re.compile(r"\d|\.\d|[eE][-+]?\d|,\d{3}(?!\d)")  # a number goes on
-_DECIMAL_COMMA = re.compile(r",\d+(?![\d.,])")  # as some locales write 3215,4
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 # Open MPI, PRRTE, horovodrun: [1,0]<stdout>: ; torchrun and its errors: [default0]: and [rank0]:
 _TAG = (
@@ -67,14 +66,12 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
     the file does not tell. `name` names a group `value` that has no group `name`. Raises UsageError
     for what is no number, and for a table with rows of unequal length.
     """
-    lines, ended = _lines(data)
+    lines = _lines(data)
     begins = [i for i, x in enumerate(lines) if form.heading and re.match(form.heading, x.text)]
     if begins or not form.patterns:
         rows, warnings = _of_table(lines[min(begins, default=0) :], form.columns), list[str]()
     else:
         rows, warnings = _of_lines(form, name, lines)
-    if rows and not ended and rows[-1]["line"] == lines[-1].number:
-        warnings.append("its last line has no line end: a number in it may be cut off")
     values = pd.DataFrame(rows, columns=["quantity", "value", *PLACES, *WORDS])
     values = values.astype(dict.fromkeys(("value", *PLACES), float))
     if form.trainings and values["epoch"].isna().all():
@@ -83,11 +80,8 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
     return values, warnings, {float(x.rank) for x in lines if x.rank is not None}
 
 
-def _lines(data: bytes) -> tuple[list[Line], bool]:
-    """Part a file into lines without tags, and check that the last one has a line end.
-
-    Of a progress bar's states, the last one stands.
-    """
+def _lines(data: bytes) -> list[Line]:
+    """Part a file into lines without tags. Of a progress bar's states, the last one stands."""
     text = _COLOUR.sub("", data.decode("utf-8-sig", errors="replace"))
     lines = []
     for line in text.removesuffix("\n").split("\n"):
@@ -100,7 +94,7 @@ def _lines(data: bytes) -> tuple[list[Line], bool]:
         tag = re.match([*of_all, _TAG][0], line)
         rank = int(next(filter(None, tag.groups()))) if tag else None
         tagged.append(Line(number, line[tag.end() :] if tag else line, rank))
-    return tagged, text.endswith("\n")
+    return tagged
 
 
 def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row], list[str]]:
@@ -129,8 +123,7 @@ def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row]
     warnings = [f"{parts} matches take a part of a number alone, and are not read"] if parts else []
     text = f"{len(lost)} of {marked} lines with the format's marker were not understood"
     if not form.marker:
-        cure = "--marker TEXT counts those with TEXT that do not"
-        text = f"{marked - len(lost)} of {marked} lines match; {cure}"
+        text = f"{marked - len(lost)} of {marked} lines match"
     elif lost:
         text += f"; the first is line {lost[0].number}: {lost[0].text.strip()[:60]!r}"
     return rows, [text, *warnings] if marked else warnings
@@ -160,7 +153,7 @@ def _rows(
     texts: Mapping[str, str], line: Line, columns: Mapping[str, tuple[str, float]]
 ) -> Iterator[Row]:
     """Yield a row for each quantity of one match, or of one row of a table."""
-    places: Row = {"line": line.number} | ({} if line.rank is None else {"rank": line.rank})
+    places: Row = {} if line.rank is None else {"rank": line.rank}
     values: dict[str, float] = {}
     for column, text in texts.items():
         if column in WORDS:
@@ -195,13 +188,11 @@ def _as_quantity(name: str) -> str:
 
 
 def _cuts_a_number(match: re.Match[str]) -> bool:
-    """Check whether a group takes a part of a longer number, such as 0 of 0.396, or 5 of -5."""
+    """Check whether a group takes a part of a longer number, such as 0 of 0.396."""
     for name, group in match.groupdict().items():
         if group and name not in WORDS:
             start, end = match.span(name)
             begun = group[0].isdigit() and _BEGUN.search(match.string[max(0, start - 2) : start])
-            listed = name in PLACES or match.string.startswith(",", max(0, start - 1))
-            comma = group.isdigit() and not listed and _DECIMAL_COMMA.match(match.string, end)
-            if begun or comma or _CONTINUED.match(match.string, end):
+            if begun or _CONTINUED.match(match.string, end):
                 return True
     return False

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.config import UsageError
-from bench.launch import gpu, launcher
+from bench.launch import launcher, machine
 from bench.lifecycle.turns import VARIABLE, Place, TurnTable
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
@@ -92,7 +92,11 @@ class LocalJob:
                         StudyFolder.set_aside(log)
                 self.begun += len(logs)
                 parts = [group]
-                if len(logs) > 1 and "cuda" in self.common and gpu.of_one_process(os.environ):
+                if (
+                    len(logs) > 1
+                    and "cuda" in self.common
+                    and machine.gpu_of_one_process(os.environ)
+                ):
                     apart = "a GPU of compute mode Exclusive_Process takes one world at a time"
                     parts = [GroupLines([line], apart) for line in group.lines]
                 for part in parts:

@@ -15,7 +15,7 @@ from PIL import Image
 from scipy.io import savemat
 
 from bench.config import RunConfig
-from bench.vision import import_torchvision
+from bench.data.dataset import import_torchvision
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 LABELS = [index % 10 for index in range(20)]  # of what is trained on

@@ -17,12 +17,12 @@ import torch._dynamo  # the first step would, in silence for as long as a busy m
 from torch import nn
 
 from bench.config import RunConfig
-from bench.data import Batch
 from tests.bench.tiny import plain
 
 WORLD = "FAULT_WORLD"
 OF_DATA = {"hung loader", "killed loader"}
 AT = 6  # step of the fault, 1 being the first
+BATCH = 4  # images of a rank's step
 
 
 def _hold() -> None:
@@ -89,19 +89,21 @@ class _Model(nn.Module):
 
 
 class _Images:
-    """Makes whole batches, in the training process or in a loading one."""
+    """Images of a ramp, made in the training process or in a loading one."""
 
-    classes, samples = 10, None
+    classes = 10
 
     def __init__(self, image_size: int) -> None:
         self.size, self.calls = image_size, 0
 
-    def __getitems__(self, indices: list[int]) -> Batch:
+    def __len__(self) -> int:
+        return 10_000
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         self.calls += 1
-        if self.calls == AT + 1:  # the first was for trying it out
+        if self.calls == (AT - 1) * BATCH + 2:  # the first was for trying it out
             happen(*OF_DATA)
-        pixels = torch.linspace(0, 1, 3 * self.size**2).view(3, self.size, self.size)
-        return pixels.repeat(len(indices), 1, 1, 1), torch.tensor(indices) % 10
+        return torch.linspace(0, 1, 3 * self.size**2).view(3, self.size, self.size), index % 10
 
 
 def model(classes: int) -> nn.Module:

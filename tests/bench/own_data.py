@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
 
 from bench.config import RunConfig
-from bench.data import Batch
 
 
 class Ramp(Dataset[tuple[torch.Tensor, int]]):
@@ -27,27 +25,8 @@ class Ramp(Dataset[tuple[torch.Tensor, int]]):
         return torch.full((3, self._size, self._size), float(index)) + torch.rand(()) / 2, index % 2
 
 
-class Endless:
-    """Makes whole batches itself."""
-
-    classes = 3
-    samples = None
-
-    def __getitems__(self, indices: list[int]) -> Batch:
-        return torch.zeros(len(indices), 3, 32, 32), torch.tensor(indices) % 3
-
-
 def ramp(config: RunConfig) -> Ramp:
     return Ramp(config)
-
-
-def of_its_rank(config: RunConfig) -> Ramp:
-    """Make a ramp whose size depends on the rank, as if each node had another copy of the data."""
-    return Ramp(config, samples=100 + 4 * int(os.environ["OMPI_COMM_WORLD_RANK"]))
-
-
-def endless(config: RunConfig) -> Endless:
-    return Endless()
 
 
 def judged(config: RunConfig) -> Ramp:

@@ -17,11 +17,10 @@ import pytest
 import torch
 from PIL import Image
 
-from bench.config import RunConfig, UsageError
+from bench.config import ON_DISK, RunConfig, UsageError
 from bench.data import batches, describe, load_held_out, load_images
-from bench.data.augment import EpochCrops, crop_and_flip, in_words
-from bench.data.dataset import Indices
-from bench.vision import import_torchvision
+from bench.data.dataset import Indices, import_torchvision
+from bench.data.on_disk import crop_and_flip, epoch_crops
 from tests.bench import disk
 
 
@@ -298,14 +297,11 @@ def test_crop_and_flip_is_what_the_rows_say() -> None:
 
 
 def test_crops_are_uniform_and_house_numbers_never_mirrored() -> None:
-    rows = EpochCrops(seed=0, samples=8100, flips=True).rows(0, list(range(8100)))
+    rows = epoch_crops(0, 0, 8100, flips=True)
     for column in (0, 1):
         counts = np.bincount(rows[:, column])
         assert len(counts) == 9
         assert abs(counts - 900).max() < 5 * 30  # five standard deviations of a binomial
     assert abs(int(rows[:, 2].sum()) - 4050) < 5 * 45
-    assert not EpochCrops(seed=0, samples=100, flips=False).rows(3, list(range(100)))[:, 2].any()
-    said = {name: in_words(disk.config(name, Path("data"))) for name in disk.PUBLISHED}
-    assert said["svhn"] == "random crop after 4 pixels of padding"
-    assert said["cifar10"] == said["cifar100"] == f"{said['svhn']}, horizontal flip"
-    assert in_words(disk.config("svhn", Path("data"), augment=False)) == "none"
+    assert not epoch_crops(0, 3, 100, flips=False)[:, 2].any()
+    assert ON_DISK["svhn"].flips is False

@@ -11,7 +11,6 @@ import torch
 
 from bench.config import RunConfig, UsageError
 from bench.data import batches, describe, load_held_out, load_images
-from bench.data.custom import Own
 from tests.bench import own_data
 
 
@@ -34,14 +33,6 @@ def test_a_map_style_data_set() -> None:
     assert describe(c, images)["augmentation"] == "the data set's own"
 
 
-def test_an_object_that_makes_whole_batches() -> None:
-    c = config("endless")
-    images = load_images(c)
-    assert (images.classes, images.samples) == (3, None)
-    first, second = (labels.tolist() for _, labels in islice(batches(c, 0, images), 2))
-    assert (first, second) == ([0, 1, 2, 0], [1, 2, 0, 1])
-
-
 def test_torchs_random_numbers_repeat_in_every_rank_and_loader_and_differ_between_epochs() -> None:
     def values(factory: str = "ramp", **fields: Any) -> torch.Tensor:
         c = config(factory, **fields)
@@ -60,10 +51,6 @@ def ramp_of(config: RunConfig, item: Callable[[Any, int], Any]) -> Any:
     return type("Otherwise", (own_data.Ramp,), {"__getitem__": item})(config)
 
 
-def batches_of(batch: Any) -> Any:
-    return type("Batches", (own_data.Endless,), {"__getitems__": lambda *_: batch})()
-
-
 IMAGE = torch.zeros(3, 32, 32)
 
 
@@ -73,24 +60,10 @@ IMAGE = torch.zeros(3, 32, 32)
         (lambda c: None, "NoneType, which has no len"),
         (lambda c: own_data.Ramp(c, classes=None), "Ramp needs `classes`"),
         (lambda c: own_data.Ramp(c, classes=1), "has one class, so its loss is 0"),
-        (
-            lambda c: own_data.Ramp(c, _size=20),
-            r"is torch.float32 \[3, 20, 20\], not floats \[3, 32",
-        ),
+        (lambda c: own_data.Ramp(c, _size=20), r"is torch.float32 \[3, 20, 20\], not floats"),
         (lambda c: ramp_of(c, lambda *_: IMAGE), "sample 0 is no pair"),
         (lambda c: ramp_of(c, lambda *_: (IMAGE, 0.9)), r"label 0\.9, which is no whole number"),
-        (
-            lambda c: ramp_of(c, lambda *_: (IMAGE, 2)),
-            "sample 0 has label 2, but there are 2 class",
-        ),
-        (
-            lambda c: batches_of((IMAGE[None], torch.full((1,), 0.9))),
-            "torch.float32 and torch.float32",
-        ),
-        (
-            lambda c: batches_of((IMAGE, 0)),
-            r"\[\[3, 32, 32\], 'int'\], not \[\[1, 3, 32, 32\], \[1\]\]",
-        ),
+        (lambda c: ramp_of(c, lambda *_: (IMAGE, 2)), "has label 2, but there are 2 class"),
         (lambda c: [].pop(), r"with one argument, failed \(IndexError: pop from empty list"),
         (
             lambda c: ramp_of(c, lambda *_: [].pop()),
@@ -112,16 +85,12 @@ def test_a_data_set_smaller_than_a_step_is_refused() -> None:
         load_images(config("ramp", batch_per_rank=16))
 
 
-def test_an_endless_data_set_has_no_fixed_parts() -> None:
-    with pytest.raises(UsageError, match="is endless"):
-        load_images(config("endless", sharding="fixed"))
-
-
-def test_a_set_that_cannot_be_pickled_is_told_before_a_process_is_spawned() -> None:
-    local = type("Local", (own_data.Ramp,), {})
-    own = Own(c := config("ramp", num_workers=2), local(c))
+def test_a_set_that_cannot_be_pickled_is_told_before_a_process_is_spawned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_data, "ramp", lambda c: type("Local", (own_data.Ramp,), {})(c))
     with pytest.raises(UsageError, match=r"num_workers=2 spawns processes.*--num-workers 0"):
-        own.require_picklable()
+        load_images(config("ramp", num_workers=2))
 
 
 def test_a_set_brings_what_it_is_judged_by() -> None:
@@ -135,7 +104,6 @@ def test_a_set_brings_what_it_is_judged_by() -> None:
     [
         ("ramp", "has no `held_out` to judge a training by; add one"),
         ("judged_by_others", "its held_out has 5 samples of 3 classes, not some of 2"),
-        ("endless", "is endless, and epochs=1 asks for its end; leave epochs out"),
     ],
 )
 def test_one_that_cannot_be_judged_is_refused(name: str, said: str) -> None:

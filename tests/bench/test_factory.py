@@ -49,16 +49,6 @@ def test_a_factory_that_fails_has_a_traceback_where_the_users_lines_ran(
     assert bool(caught.value.trace) == bool(last)
 
 
-class Speechless(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-def test_an_error_whose_text_fails_is_named_by_its_type() -> None:
-    assert factory.in_words(Speechless()) == "Speechless"
-    assert factory.in_words(ValueError("one\ntwo")) == "ValueError: one"
-
-
 def test_a_module_that_lacks_another_is_not_called_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,50 +1,39 @@
-"""What the machine cannot give is refused in one line before anything is allocated."""
+"""The machine: what it cannot give is refused in one line, and its cores and GPUs are read."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from bench.config import UsageError
 from bench.launch import machine
+from bench.launch.machine import Ticks, busy_share
 from tests.bench.ranks import ROOT, run
 
 
-def test_limits_of_control_groups(tmp_path: Path) -> None:
-    """Version 2, with the tighter one above, and 1, where no limit is a very large number."""
-    leaf, leaf1 = tmp_path / "job" / "step", tmp_path / "memory" / "box"
-    for folder in (leaf, leaf1):
-        folder.mkdir(parents=True)
-    (leaf / "memory.max").write_text("max\n")
-    (leaf.parent / "memory.max").write_text("1000\n")
-    (leaf1 / "memory.limit_in_bytes").write_text("3000\n")
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
-    limits = machine._group_limits("4:memory:/box\n3:cpu:/box\n0::/job/step\n", tmp_path)
-    assert sorted(limits) == [1000, 3000, 9223372036854771712]
-    assert machine._group_limits("0::/../../elsewhere\n", tmp_path) == []
-    assert 0 < machine.machine_bytes() <= 2**50
-
-
-def test_an_interface_that_is_not_here() -> None:
-    here = ["lo", "eth0"]
-    machine.require_interface({"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": ""}, here)
-    wrong = r"HOROVOD_GLOO_IFACE='eth1' names no interface of this host; unset it, .* lo, eth0"
-    with pytest.raises(UsageError, match=wrong):
-        machine.require_interface({"HOROVOD_GLOO_IFACE": "eth1"}, here)
-
-
-def test_frameworks_are_not_compared_over_two_wires() -> None:
-    both = {"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": "eth0"}
-    two = "GLOO_SOCKET_IFNAME='lo' and HOROVOD_GLOO_IFACE='eth0' are two wires, .*; unset one"
-    with pytest.raises(UsageError, match=two):
-        machine.require_interface(both, ["lo", "eth0"])
-    several = "GLOO_SOCKET_IFNAME='lo,eth0' names several interfaces, .*; name one"
-    with pytest.raises(UsageError, match=several):
-        machine.require_interface({"GLOO_SOCKET_IFNAME": "lo,eth0"}, ["lo", "eth0"])
-    machine.require_interface(dict.fromkeys(both, "eth0"), ["lo", "eth0"])
+@pytest.mark.parametrize(
+    ("env", "wrong"),
+    [
+        ({"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": ""}, ""),
+        ({"GLOO_SOCKET_IFNAME": "eth0", "HOROVOD_GLOO_IFACE": "eth0"}, ""),
+        (
+            {"HOROVOD_GLOO_IFACE": "eth1"},
+            "HOROVOD_GLOO_IFACE='eth1' names no interface of this host; unset it, .* lo, eth0",
+        ),
+        (
+            {"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": "eth0"},
+            "GLOO_SOCKET_IFNAME='lo' and HOROVOD_GLOO_IFACE='eth0' are two wires, .*; unset one",
+        ),
+    ],
+)
+def test_both_frameworks_take_one_wire_that_is_there(env: dict[str, str], wrong: str) -> None:
+    with pytest.raises(UsageError, match=wrong) if wrong else nullcontext():
+        machine.require_interface(env, ["lo", "eth0"])
 
 
 def test_without_torch_a_run_says_so_in_one_line() -> None:
@@ -101,6 +90,47 @@ def test_freed_memory_is_kept_and_the_log_says_so() -> None:
     assert count < 100 < given_back
 
 
-def test_what_the_user_set_wins() -> None:
-    machine.keep_freed({"PATH": "/bin", "GLIBC_TUNABLES": "x"})
-    assert machine.kept() == "left alone: GLIBC_TUNABLES set"
+NVIDIA_SMI = """#!/bin/sh
+[ "$1" = --id=GPU-1a2b ] || { echo No devices were found; exit 6; }
+echo "Exclusive_Process, Enabled, Disabled, 500.00 W, 1980 MHz, 1305 MHz"
+"""
+
+
+def test_how_a_gpu_is_set_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an nvidia-smi that says what the real one does: there is no GPU here."""
+    (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    env = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    settings = machine.gpu_settings("1a2b", env)
+    assert settings["compute_mode"] == "Exclusive_Process"
+    assert settings["clocks.applications.graphics"] == "1305 MHz"
+    assert settings["mps"] == "off"
+    (tmp_path / "control").touch()
+    assert machine.gpu_settings("GPU-1a2b", env) == settings | {"mps": "on"}
+    assert machine.gpu_settings("3c4d", env) == {}, "nvidia-smi does not know it"
+
+
+STAT = """cpu  9 9 9 9 9 9 9 9 9 9
+cpu0 10 0 20 60 5 1 1 3 99 99
+cpu1 100 0 0 0 0 0 0 0 0 0
+cpu10 1000 0 0 0 0 0 0 0 0 0
+"""
+
+
+def test_busy_cores_are_those_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stat").write_text(STAT)
+    monkeypatch.setattr(machine, "_STAT", tmp_path / "stat")
+    for affinity, expected in (
+        ({0}, Ticks(worked=30, interrupted=2, stolen=3, idle=65)),
+        ({0, 1}, Ticks(130, 2, 3, 65)),
+        ({0, 2}, None),
+    ):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, known=affinity: known)
+        assert machine.core_ticks() == expected
+    assert machine.node_ticks() == Ticks(27, 18, 9, 18)
+    assert busy_share(Ticks(30, 2, 3, 65), Ticks(50, 7, 8, 75)) == 0.75
+    assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
+    assert busy_share(None, Ticks(1, 0, 0, 1)) is None

@@ -8,8 +8,7 @@ import subprocess
 
 import pytest
 
-from bench.launch import cores
-from bench.launch.cores import Ticks
+from bench.launch.machine import Ticks, family_ticks
 from bench.record import quiet
 
 
@@ -17,8 +16,8 @@ def test_all_that_is_not_of_this_process_counts(monkeypatch: pytest.MonkeyPatch)
     """1000 ticks: 550 of processes, 400 of them its own, 50 stolen."""
     nodes = iter([Ticks(5000, 7, 70, 9000), Ticks(5550, 9, 120, 9400)])
     ticks = iter([10, 410])
-    monkeypatch.setattr(cores, "of_the_node", lambda: next(nodes))
-    monkeypatch.setattr(cores, "own_ticks", lambda process: next(ticks))
+    monkeypatch.setattr(quiet, "node_ticks", lambda: next(nodes))
+    monkeypatch.setattr(quiet, "family_ticks", lambda process: next(ticks))
     assert quiet.look(0.0) == 0.2
     # ticks of threads that wake often can add up to more than their node, and hide nothing stolen
     assert quiet.share_of_others(busy=400, idle=550, stolen=50, run_ticks=900) == 0.05
@@ -27,12 +26,12 @@ def test_all_that_is_not_of_this_process_counts(monkeypatch: pytest.MonkeyPatch)
 def test_a_real_neighbour_is_found_and_a_child_is_none() -> None:
     """A neighbour has no parent here."""
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as child:
-        before = cores.own_ticks(os.getpid())
+        before = family_ticks(os.getpid())
         start = "while :; do :; done >/dev/null 2>&1 & echo $!"
         neighbour = int(subprocess.check_output(["sh", "-c", start]))
         try:
             share = quiet.look(1.0)
-            spent = cores.own_ticks(os.getpid()) - before
+            spent = family_ticks(os.getpid()) - before
         finally:
             os.kill(neighbour, signal.SIGKILL)
             child.kill()

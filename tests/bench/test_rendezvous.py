@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError, make_config
 from bench.launch import rendezvous
-from bench.launch.agreement import shared_fields
+from bench.launch.provenance import shared_fields
 from bench.launch.rendezvous import _compare, open_store
 from bench.launch.world import Launch
 

@@ -54,7 +54,6 @@ def test_one_process(tmp_path: Path) -> None:
         assert 0 <= rank[name] <= result.end[name][0], name
     assert result.end["own_jiffies"][0] > rank["own_jiffies"], "it trained"
     assert 0 <= (others_share(result) or 0.0) < 1
-    assert rank["cpu_mhz"] is None or 100 < rank["cpu_mhz"] < 10_000
     assert result.workload["dropped_per_epoch"] == 1797 % 8
     assert "window 2/2" in done.stderr, "a batch log shows plain progress"
     # a window holds its steps and the clock readings between them, nothing else

@@ -10,22 +10,22 @@ import pytest
 
 from bench.backends.hvd_start import require_interface_taken
 from bench.config import RunConfig, UsageError
-from bench.launch import wire
+from bench.launch import machine
 from bench.record import read_run
 from bench.study import comparability
 from tests.bench.ranks import bench
 
 
 def test_bytes_are_counted_by_interface_in_both_directions() -> None:
-    before = wire.tcp_bytes().get("lo", 0)
+    before = machine.tcp_bytes().get("lo", 0)
     server = socket.create_server(("127.0.0.1", 0))
     with server, socket.create_connection(server.getsockname()) as there:
         here, _ = server.accept()
         with here:
             there.sendall(b"x" * 1000)
             assert len(here.recv(1000, socket.MSG_WAITALL)) == 1000
-            after = wire.tcp_bytes()
-            later = wire.tcp_bytes(after)
+            after = machine.tcp_bytes()
+            later = machine.tcp_bytes(after)
     assert after["lo"] - before >= 2000  # both ends are this process's
     assert later == {}, "nothing since then"
     assert set(after) == {"lo"}
@@ -33,9 +33,9 @@ def test_bytes_are_counted_by_interface_in_both_directions() -> None:
 
 def test_every_address_of_this_host_has_its_interface() -> None:
     names = {name for _, name in socket.if_nameindex()}
-    assert wire.by_address()["127.0.0.1"] == "lo"
-    assert {*wire.by_address().values()} <= names
-    assert wire.of_the_host_name() in {*names, ""}
+    assert machine.interfaces_by_address()["127.0.0.1"] == "lo"
+    assert {*machine.interfaces_by_address().values()} <= names
+    assert machine.host_name_interface() in {*names, ""}
 
 
 def test_horovods_gloo_does_not_take_the_interface_that_it_is_given() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
+from bench.launch.provenance import digests, folder_of
 from bench.record import read_run
-from bench.record.user_code import digests, folder_of
-from tests.bench.ranks import ROOT, bench, run
+from tests.bench.ranks import bench
 
-pytestmark = pytest.mark.ranks
 NETS = """\
 import torch
 from my_net.parts import width
@@ -39,14 +36,11 @@ SHORT = ["--model", "my_net.nets:make", "--dataset", "digits", "--image-size", "
 SHORT += ["--batch-per-rank", "4", "--warmup-steps", "3", "--windows", "1"]
 
 
-def lay(folder: Path) -> None:
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
-
-
+@pytest.mark.ranks
 def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path) -> None:
-    lay(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     path = tmp_path / "runs" / "run.jsonl"
     done = bench(1, *SHORT, "--log-path", str(path), extra={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 0, done.stderr
@@ -56,42 +50,5 @@ def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path)
     assert trained.host["user_code"] == expected, "none of the installed packages, none of ours"
     assert trained.end["user_code"] == late, "imported by the first step"
     copies = tmp_path / "runs" / folder_of(expected | late)
+    assert copies.parent.name == "user_code", "as a bundle takes it"
     assert {name: (copies / name).read_text() for name in FILES} == FILES
-    # elsewhere, from these copies alone, the same files are found
-    log = tmp_path / "again.jsonl"
-    done = bench(1, *SHORT, "--log-path", str(log), extra={"PYTHONPATH": str(copies)})
-    assert done.returncode == 0, done.stderr
-    assert read_run(log).host["user_code"] == expected
-
-
-STUDY = """\
-name = "mine"
-question = "Does my model run elsewhere?"
-cells = ["single"]
-scaling = ["weak"]
-world_sizes = [1]
-launches = 1
-[weak]
-batch_per_rank = 4
-[run]
-model = "my_net.nets:make"
-dataset = "digits"
-image_size = 8
-warmup_steps = 3
-windows = 1
-"""
-
-
-def test_the_bundle_of_a_study_has_the_users_model(tmp_path: Path) -> None:
-    lay(tmp_path)
-    (tmp_path / "mine.toml").write_text(STUDY)
-    for words in (
-        ("slurm", "run", str(tmp_path / "mine.toml"), "--results", str(tmp_path)),
-        ("plots", "bundle", str(tmp_path / "mine")),
-    ):
-        done = run([sys.executable, "-m", *words], {"PYTHONPATH": f"{tmp_path}:{ROOT}"})
-        assert done.returncode == 0, done.stderr + done.stdout
-    with tarfile.open(tmp_path / "mine.tar.gz") as archive:
-        names = archive.getnames()
-    folder = folder_of(digests({name: text.encode() for name, text in FILES.items()}))
-    assert {f"mine/runs/{folder}/{name}" for name in FILES} <= {*names}

@@ -19,6 +19,7 @@ from bench import backends, data
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.config.derived import MOMENTUM
+from bench.data.dataset import import_torchvision
 from bench.launch.world import Launch
 from bench.models import build_model
 from bench.record import RunLog
@@ -28,7 +29,6 @@ from bench.train.checks import digest
 from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.timing import time_steps
-from bench.vision import import_torchvision
 
 Step = Callable[[], None]
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]

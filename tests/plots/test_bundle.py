@@ -61,6 +61,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_a_bundle_lists_every_file_has_a_fresh_report_and_the_same_bytes_again(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (folder / "runs" / "user_code" / "0a1b").mkdir(parents=True)
+    (folder / "runs" / "user_code" / "0a1b" / "net.py").write_text("a user's model")
     before = files_of(folder)
     (folder / "notes.txt").write_text("mine")
     (folder / "report.md").write_text("stale")

@@ -89,7 +89,7 @@ RUNS = "".join(
     f"Train acc 0.9 loss 0.9, validation acc {accuracy} loss 0.99 wall time {seconds}s\n"
     for accuracy, seconds in ((0.942, 10), (0.938, 9), (0.94, 14))
 )
-TRAINED = {"top1_target_94_seconds": 90, "top5_target_94_seconds": 90, "run_seconds": 144}
+TRAINED = {"validation_accuracy": 0.945, "validation_top5_accuracy": 0.99, "run_seconds": 144}
 IMAGENET = "Epoch: [0][{}/626]\tTime {} ( 1.0)\tLoss 2.8e+00 (2.9e+00)\n"
 SLOW_FIRST = "".join(IMAGENET.format(i, 0.4 if i else 12.8) for i in range(10))
 BAR = "Epoch {}/3{}: 100%|##########| 98/98 [00:49<00:00, {:5.2f}it/s, loss=2.1]\n"
@@ -135,11 +135,10 @@ READ: list[tuple[str, Files, list[str], Mapping[str, float], str]] = [
      "4 numbers stand there twice, and count once"),
     ("horovod-synthetic", STALLED, [], {"images_per_s": 8 / (1 / 103.5 + 1 / 20.5)},
      "one rank times world size, harmonic mean over steps"),
-    ("dawnbench", TSV.format("epoch"), [*EIGHT, "--target", "94"], TRAINED, "(the last epoch of"),
+    ("dawnbench", TSV.format("epoch"), EIGHT, TRAINED, "(the last epoch of"),
     ("dawnbench", "\ufeff" + TSV.format("epochs").replace("\t", "  "), EIGHT,
      {"run_seconds": 144}, ""),
-    ("dawnbench", RUNS, [*EIGHT, "--target", "94"],
-     {"share_of_runs_at_target": 2 / 3, "run_seconds": 11}, "median 10, 9 to 14; no interval"),
+    ("dawnbench", RUNS, EIGHT, {"run_seconds": 11}, "n = 3; mean over runs; no interval"),
     ("csv", ",world_size,step,images_per_s,step_ms\n0,2.0,1.0,100,20\n1,2,2,,30\n", [],
      {"images_per_s": 100, "step_seconds": 0.025}, ""),
     ("csv", "world_size,rank,epoch,images_per_s\n2,0,1,100\n2,1,1,110\n", [],
@@ -163,14 +162,11 @@ READ: list[tuple[str, Files, list[str], Mapping[str, float], str]] = [
     # numbers that are cut, and lines that are not understood
     ("pattern", "Time 0.396\nTime 2\n", [*patterns(r"Time (?P<step_seconds>\d+)"), *ONE],
      {"step_seconds": 2}, "1 matches take a part of a number alone, and are not read"),
-    ("pattern", "Time 2.0\nTime: 3.0\nwords\n", [*patterns(TIME), *ONE, "--marker", "Time"],
-     {"step_seconds": 2}, "1 of 2 lines with the format's marker were not understood"),
     ("pattern", "7,12,3\n8,14,2\n", [*patterns(r"(?P<step>\d+),(?P<step_ms>\d+),\d"), *ONE],
      {"step_seconds": 0.013}, ""),
     *(("mxnet", f"Epoch[0] Time cost={number}\nEpoch[1] Time cost=12.5\n", ONE,
        {"epoch_seconds": 12.5}, f"the first is line 1: 'Epoch[0] Time cost={number}'")
-      for number in ("3215,4", "9,100.0", "1INFO:")),
-    ("mxnet", "Epoch[0] Time cost=9.5", ONE, {"epoch_seconds": 9.5}, "it may be cut off"),
+      for number in ("9,100.0", "1INFO:")),
     # ranks: lost ones make no sum; files are what the user says
     ("horovod-and-ddp", RANKS + RANK.format(0, 2, 9.0, 900), TWO, {"images_per_s": 2250},
      "images_per_s: 1 of 2 epochs are left out, as some of their ranks are not there"),
@@ -205,17 +201,15 @@ REFUSED: list[tuple[str, Files, list[str], str]] = [
     ("csv", "epoch,images_per_s\n1\n", [], "line 2 has 1 values for 2 columns"),
     ("csv", "epoch,images_per_s\n1,fast\n", [], "line 2: images_per_s='fast' is no number"),
     ("csv", "step,images_per_s\n1.5,3\n", [], "line 2: step='1.5' is no whole number"),
-    ("csv", "world_size,images_per_s\n0,5\n", [], "a world size is none"),
+    ("csv", "world_size,images_per_s\n0,5\n", [], "world_size is 0; mend it"),
     ("csv", "world_size,images_per_s\n2,1e400\n", [], "1 values are nan or inf, and not aver"),
-    ("horovod-and-ddp", RANK.format(2, 1, 8, 9), TWO, "rank 2 is in it, and none of a world of 2"),
+    ("horovod-and-ddp", RANK.format(2, 1, 8, 9), TWO, "world_size is 2, and rank 2 is in it"),
     ("horovod-synthetic", SYNTHETIC, TWO, "it says world_size 4 itself, not 2; leave out"),
     ("horovod-synthetic", SYNTHETIC, ["--batch", "64"], "batch_per_rank 32 itself, not 64; leave"),
     ("mxnet", "Epoch[0] Time cost=1\n", [], "tells the world size; use --world-size"),
     ("mxnet", "Node[0] Epoch[0] Time cost=1\nEpoch[0] Time cost=1\n", [], "name no rank, others"),
     ("mxnet", "x", ["--batch", "1", "--global-batch", "2"], "two ways of scaling; give one"),
-    ("mxnet", "x", ["--pattern", "Time"], "are of the format pattern"),
-    ("mxnet", "x", ["--target", "94"], "is of the format dawnbench"),
-    ("dawnbench", TSV.format("epoch"), [*EIGHT, "--target", "99.5"], "99.5: its best is 99; give"),
+    ("mxnet", "x", ["--pattern", "Time"], "--pattern is of the format pattern"),
     ("pattern", "x", [], "--pattern '' has no named group; name one"),
     ("pattern", "x", ["--pattern", "("], "--pattern '(': missing ), unterminated subpattern"),
     ("pattern", "Time", patterns(r"T(?P<step_ms>\w+)"), "step_ms='ime' is no number; mend"),

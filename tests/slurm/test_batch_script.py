@@ -21,7 +21,7 @@ from slurm.render import render_batch, render_report
 from slurm.site import read_site
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import SMALL, changed, write
+from tests.slurm.studies import ROOT, SMALL, changed, write
 from tests.slurm.test_job_script import Script, finish, last_event, start_process, wait_for
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_work_is_refused_before_the_first_run(
     tmp_path: Path, env: dict[str, str], message: str
 ) -> None:
     job = BatchJob(tmp_path)
-    code, _, err = finish(job.start(**env))
+    code, _, err = finish(job.start(ROOT, **env))
     assert code == 2
     assert f"error: {message}" in err
     assert job.states() == ["planned"] * 4

@@ -19,7 +19,7 @@ def torch() -> dict[str, Any]:
 
 
 def torchvision() -> dict[str, Any]:
-    from bench.vision import import_torchvision
+    from bench.data.dataset import import_torchvision
 
     return {"torchvision": import_torchvision().__version__}
 
