@@ -22,10 +22,9 @@ from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turn_table import TurnTable, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
-from bench.progress import opening
+from bench.progress import opening, say
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside
-from bench.streams import say
 
 _TOOLS = {
     "doctor": "bench.tools.doctor.command",

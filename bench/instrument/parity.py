@@ -21,7 +21,7 @@ from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.instrument.pass_state import PassState
 from bench.models.requirements import require_scores
-from bench.train import precision
+from bench.train import numbers
 
 Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of definition
 
@@ -82,7 +82,7 @@ def own_gradients(
             table.update({n: stand_ins[id(p)] for n, p in saved.items() if p is not None})
         size = config.samples_per_microbatch
         for part in zip(images.split(size), labels.split(size), strict=True):
-            with precision.autocast(config):
+            with numbers.autocast(config):
                 scores = network(part[0])
                 if classes is not None:
                     require_scores(scores, part[1], classes, config)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.randomness import RandomState
+from bench.train.numbers import RandomState
 
 _ABSENT = object()
 

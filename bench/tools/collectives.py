@@ -113,7 +113,7 @@ def run(
 
     from bench import backends
     from bench.backends import collectives
-    from bench.start import write_start
+    from bench.rig import write_start
     from bench.train import device
 
     torch.set_num_threads(config.threads)

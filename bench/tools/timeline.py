@@ -18,13 +18,13 @@ from bench.launch.machine import require_fit
 from bench.launch.resources import environment, require_unmodified
 from bench.launch.world import discover
 from bench.options import Options, new_parser, option
+from bench.progress import say
 from bench.shell import reported
-from bench.streams import say
 
 if TYPE_CHECKING:  # torch is loaded after the threads are set
     import torch
 
-    from bench.train.timing import Stopwatch
+    from bench.train.device import Stopwatch
 
 _PROG = "python -m bench timeline"
 _FORWARD_SHARE = 1 / 3
@@ -164,8 +164,7 @@ def _record(config: RunConfig, steps: int) -> Timeline:
     from bench import data, models
     from bench.backends.protocol import Backend
     from bench.train import device
-    from bench.train.input import Input
-    from bench.train.loop import Loop
+    from bench.train.loop import Input, Loop
 
     load = provenance.disturbance()["load_1min"]
     timed = config.model_copy(update={"windows": 1, "steps_per_window": steps})

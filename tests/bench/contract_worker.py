@@ -71,8 +71,7 @@ def make_loop(
     """Make the study's own loop on this rank's shard."""
     import torch
 
-    from bench.train.input import Input
-    from bench.train.loop import Loop
+    from bench.train.loop import Input, Loop
 
     samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
     return Loop(config, backend, network, samples, observer)
@@ -131,7 +130,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     from bench.instrument.parity import mean, own_gradients
     from bench.models import build_model
     from bench.train.checks import digest
-    from bench.train.precision import parameter_dtype
+    from bench.train.numbers import parameter_dtype
 
     network = build_model(config, 10)
     last = config.memory_format == "channels_last"

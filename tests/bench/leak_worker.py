@@ -45,8 +45,7 @@ def main() -> None:
     from bench import backends, data
     from bench.models import build_model
     from bench.train import device
-    from bench.train.input import Input
-    from bench.train.loop import Loop
+    from bench.train.loop import Input, Loop
 
     torch.set_num_threads(1)
     backend = backends.load(config, place, device.choose(config, place))

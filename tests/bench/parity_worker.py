@@ -23,8 +23,7 @@ from bench.backends.protocol import Session
 from bench.config import RunConfig
 from bench.instrument.parity import Parity
 from bench.models import build_model
-from bench.train.input import Input
-from bench.train.loop import Loop
+from bench.train.loop import Input, Loop
 
 Parameters = dict[str, nn.Parameter]
 MODELS = ("with_state", "forgetful", "recomputed", "unsteady", "moody")

@@ -10,7 +10,7 @@ import torch
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 from bench.train import device
-from bench.train.timing import time_steps
+from bench.train.device import time_steps
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 

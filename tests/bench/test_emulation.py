@@ -15,8 +15,7 @@ from bench.instrument.emulation import Emulation, mean_weight, size, weight
 from bench.instrument.timeline import Gradient, Timeline
 from bench.models import build_model
 from bench.record import read_run
-from bench.train.input import Input
-from bench.train.loop import Loop
+from bench.train.loop import Input, Loop
 from tests.bench.ranks import bench
 
 MODEL = "tests.bench.tiny:normalised"

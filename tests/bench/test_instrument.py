@@ -12,9 +12,8 @@ import torch
 from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
 from bench.instrument.breakdown import Breakdown
-from bench.train.input import Input
-from bench.train.loop import Loop
-from bench.train.timing import Stopwatch
+from bench.train.device import Stopwatch
+from bench.train.loop import Input, Loop
 
 
 class _Clock:

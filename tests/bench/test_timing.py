@@ -13,7 +13,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.record import RunLog
 from bench.run import run
 from bench.train import device
-from bench.train.timing import Stopwatch, time_steps
+from bench.train.device import Stopwatch, time_steps
 from tests.bench.ranks import ROOT
 
 

@@ -26,8 +26,7 @@ from bench.launch import world as launch
 from bench.launch.resources import environment
 from bench.train import device
 from bench.train.checks import digest
-from bench.train.input import Input
-from bench.train.loop import Loop
+from bench.train.loop import Input, Loop
 from tests.bench.tiny import normalised
 
 MIB = 2**20
