@@ -11,13 +11,11 @@ import torch
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.instrument import Observer
-from bench.models import build_model
 from bench.record import read_run
 from bench.train.device import Stopwatch, time_steps
 from bench.train.loop import Input, Loop
 from tests.bench.ranks import bench
-
-TINY = "tests.bench.tiny"
+from tests.bench.tiny import plain
 
 
 class Notes(Observer):
@@ -30,11 +28,21 @@ class Notes(Observer):
         return super().__getattribute__(name)
 
 
+def loop_of(
+    network: torch.nn.Module, *batches: Any, observer: Observer | None = None, **options: Any
+) -> Loop:
+    """Make a loop on these batches."""
+    config = RunConfig(batch_per_rank=4, dataset="digits", **options)
+    samples = Input(config, iter(batches), torch.device("cpu"))
+    return Loop(config, Backend(), network, samples, observer, classes=10)
+
+
+BATCH = (torch.rand(4, 3, 8, 8), torch.arange(4))
+
+
 def test_an_observer_is_told_of_every_part_of_a_step() -> None:
-    config = RunConfig(batch_per_rank=4, accumulate=2, dataset="digits", model=f"{TINY}:plain")
-    batch = (torch.ones(4, 3, 8, 8), torch.arange(4))
-    notes, samples = Notes(), Input(config, iter([batch]), torch.device("cpu"))
-    Loop(config, Backend(), build_model(config, 10), samples, notes).step()
+    notes = Notes()
+    loop_of(plain(10), BATCH, observer=notes, accumulate=2).step()
     passes = ["forward_done", "backward_done"]
     assert notes.said == [
         "session_ready",
@@ -70,10 +78,7 @@ class Freezes(torch.nn.Linear):
 
 @pytest.mark.parametrize(("labels", "one"), [([3, 3, 3, 3], 3), ([3, 3, 3, 2], None)])
 def test_a_batch_of_one_label_is_noticed(labels: list[int], one: int | None) -> None:
-    config = RunConfig(batch_per_rank=4, dataset="digits", model=f"{TINY}:plain")
-    batch = (torch.rand(4, 3, 8, 8), torch.tensor(labels))
-    samples = Input(config, iter([batch]), torch.device("cpu"))
-    loop = Loop(config, Backend(), build_model(config, 10), samples, classes=10)
+    loop = loop_of(plain(10), (torch.rand(4, 3, 8, 8), torch.tensor(labels)))
     loop.step()
     assert loop.one_label == one
 
@@ -86,25 +91,18 @@ def test_a_batch_of_one_label_is_noticed(labels: list[int], one: int | None) -> 
     ],
 )
 def test_what_changes_in_a_pass_is_told(network: torch.nn.Module, words: str) -> None:
-    config = RunConfig(batch_per_rank=4, dataset="digits")
-    batch = (torch.rand(4, 3, 8, 8), torch.arange(4))
-    samples = Input(config, iter([batch] * 3), torch.device("cpu"))
-    loop = Loop(config, Backend(), network, samples, classes=10)
+    loop = loop_of(network, *[BATCH] * 3)
     with pytest.raises(UsageError, match=words):
         time_steps(loop.step, 2, Stopwatch())
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("cell", ["ddp/gloo", "horovod/gloo"])
-def test_a_parameter_that_falls_out_of_use_fails_every_backend_alike(
-    cell: str, tmp_path: Path
-) -> None:
+def test_a_parameter_that_falls_out_of_use_fails_every_backend_alike(tmp_path: Path) -> None:
     """DDP would fail one step later, and Horovod go on with zeros."""
-    backend, transport = cell.split("/")
-    words = ["--backend", backend, "--transport", transport, "--world-size", "2", "--windows", "2"]
-    words += ["--model", f"{TINY}:falls_out", "--dataset", "digits", "--image-size", "8"]
+    words = ["--backend", "horovod", "--transport", "gloo", "--world-size", "2", "--windows", "2"]
+    words += ["--model", "tests.bench.tiny:falls_out", "--dataset", "digits", "--image-size", "8"]
     done = bench(2, *words, "--batch-per-rank", "4", "--log-path", str(tmp_path / "run.jsonl"))
     left = "2 parameter(s) without gradient in step 7, such as fades.weight: freeze "
-    assert f"error: model={TINY}:falls_out left {left}" in done.stderr
+    assert f"error: model=tests.bench.tiny:falls_out left {left}" in done.stderr
     assert done.returncode == 2
     assert read_run(tmp_path / "run.jsonl").state == "failed"
