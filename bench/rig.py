@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,8 +14,6 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.data import Images
 from bench.instrument import Observer, Observers, Sleep
-from bench.instrument.breakdown import Breakdown
-from bench.instrument.emulation import Emulation
 from bench.instrument.parity import SAMPLED, STEP, Parity
 from bench.launch import provenance, sources
 from bench.launch.agreement import disagreement, flat
@@ -29,6 +27,9 @@ from bench.train import device
 from bench.train.checks import TorchSettings, digest, require_alike
 from bench.train.device import Device
 from bench.train.loop import Input, Loop
+
+if TYPE_CHECKING:
+    from bench.instrument.emulation import Emulation
 
 
 def write_start(
@@ -191,6 +192,8 @@ def assemble(
     classes = None if config.emulate is not None else workload.images.classes
     parity, observers = None, list[Observer]()  # before a framework wraps the network
     if config.observe != "nothing":
+        from bench.instrument.breakdown import Breakdown
+
         observers.append(Breakdown(network, place.stopwatch(), config.accumulate))
     if config.inject_ms:
         observers.append(Sleep(config.inject_ms / 1000))
@@ -228,7 +231,11 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
     network = models.build_model(config.model_copy(update={"seed": seed}), images.classes)
     models.prepare(network, config, images)
     network = network.to(place.torch_device)
-    emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
-    network = network if emulation is None else emulation.model
+    emulation = None
+    if config.emulate is not None:
+        from bench.instrument.emulation import Emulation
+
+        emulation = Emulation(network, config, launch.rank)
+        network = emulation.model
     drawn = digest(network) if trial.weights_apart else ""
     return place, Workload(images, held_out, network, emulation, drawn)

@@ -20,7 +20,6 @@ from bench.record.user_code import digests
 from bench.rig import Rig, assemble, disturbance
 from bench.train import checks
 from bench.train.device import Stopwatch, time_steps
-from bench.train.target import Course, train
 
 Progress = Callable[[int, int, float], None]  # windows done, windows in all, images/s
 
@@ -115,6 +114,8 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
         labels = f"all labels of rank 0's first batch are {loop.one_label}"
         say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")
     if (held_out := rig.workload.held_out) is not None:
+        from bench.train.target import Course, train
+
         course = Course(config, rig.launch, rig.backend, rig.place, images, held_out)
         extra = {"trainings_equal": train(course, log, pulse)}
     return {"checks": extra, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
@@ -123,12 +124,14 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
 def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
     """Gather what the log's end says of the training, with its checks; needs every rank's call."""
     config, backend, workload = rig.config, rig.backend, rig.workload
+    network, emulation = workload.network, workload.emulation
     results = [checks.check_samples(rig.samples, backend, config), _imported_later(rig)]
     results.append(checks.check_kept(rig.settings, backend))
-    if workload.emulation is not None:
-        results += [checks.check_emulation(workload.emulation, backend, config, workload.network)]
+    if emulation is not None:
+        averaged = emulation.averaged_steps
+        results += [checks.check_emulation(averaged, backend, config, network)]
     else:
-        trained = rig.loop, rig.parity, backend, config, workload.network, workload.images.classes
+        trained = rig.loop, rig.parity, backend, config, network, workload.images.classes
         results += [checks.check_training(*trained)]
     passed = {k: v for one in (*results, facts) for k, v in one.get("checks", {}).items()}
     facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": passed}

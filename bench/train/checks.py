@@ -12,7 +12,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.instrument.emulation import Emulation
 from bench.instrument.parity import Parity
 from bench.launch.agreement import disagreement
 from bench.train import numbers
@@ -60,13 +59,13 @@ def check_training(
 
 
 def check_emulation(
-    emulation: Emulation, backend: Backend, config: RunConfig, model: torch.nn.Module
+    averaged_steps: int, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
     """Check an emulated run, whose loss means nothing: whether the gradients of all steps were
     averaged. Needs every rank's call.
     """
     digests = backend.gather(digest(model))
-    averaged = backend.reduce_scalar(float(emulation.averaged_steps == config.steps), "min") == 1.0
+    averaged = backend.reduce_scalar(float(averaged_steps == config.steps), "min") == 1.0
     checks = {"gradients_averaged": averaged, **_parameters(config, len(set(digests)))}
     return {"checks": checks, "parameters_sha256": digests[0]}
 

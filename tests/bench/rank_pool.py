@@ -97,7 +97,8 @@ class Pool:
         codes: list[int] = []
         limit, signals, failed_at = time.monotonic() + timeout_s, [*_ENDS], math.inf
         while forks:
-            for rank in wait([*forks], 0.2):
+            ready: list[Any] = wait([*forks], 0.2)
+            for rank in ready:
                 # a rank that has hung up leaves the launch's own exit status
                 codes.append(int(rank.recv(_NUMBER) or self._launcher.wait(_ENDS_S) or 1))
                 del forks[rank]

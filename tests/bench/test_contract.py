@@ -175,8 +175,10 @@ def verbs(rank: Rank) -> None:
         time.sleep(0.5)
     came = time.monotonic()  # one clock for all processes of this machine
     backend.barrier()
-    came, left = zip(*backend.gather((came, time.monotonic())), strict=True)
-    assert min(left) >= max(came), "the barrier waits for all, and rank 0 came late"
+    times = backend.gather((came, time.monotonic()))
+    assert min(left for _, left in times) >= max(each for each, _ in times), (
+        "the barrier waits for all, and rank 0 came late"
+    )
     kinds = config.model_copy(update={"model": "tests.bench.test_model:frozen_kinds"})
     before = tensors(network := build_model(kinds, 10))
     trained = [p for p in network.parameters() if p.requires_grad]

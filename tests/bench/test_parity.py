@@ -26,6 +26,8 @@ from tests.bench.worker import Rank, on_ranks
 class Forgetful(nn.Module):
     """Draws from all random numbers, writes a parameter, and gives all that it holds new values."""
 
+    total: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("total", torch.zeros(()))
@@ -34,7 +36,7 @@ class Forgetful(nn.Module):
         self.drawn, self.expanded = np.random.default_rng(3), torch.ones(1).expand(4)
         self.empty, self.scale = nn.Parameter(torch.zeros(0)), nn.Parameter(torch.ones(1))
         self.held, self.written = [self.scale], nn.Parameter(torch.ones(1))
-        self.closure = lambda x: x * self.scale
+        self.closure: Any = lambda x: x * self.scale
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():

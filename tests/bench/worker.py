@@ -96,7 +96,7 @@ def _threads() -> list[str]:
 
 
 def main(function: str, out: str, *argv: str) -> None:
-    config, launch = parse_argv(argv), launching.discover(os.environ)
+    config, launch = parse_argv([*argv]), launching.discover(os.environ)
     os.environ.update(environment(config, launch, 1, os.environ))
     import torch
 
