@@ -10,7 +10,6 @@ from functools import partial
 from importlib import import_module
 
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import keep_freed, require_fit
 from bench.launch.provenance import counters
@@ -22,10 +21,9 @@ from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turn_table import TurnTable, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
-from bench.progress import opening
+from bench.progress import opening, say
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside
-from bench.streams import say
 
 _TOOLS = {
     "doctor": "bench.tools.doctor.command",
@@ -63,15 +61,19 @@ def start(
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, os.environ)
-        if config.emulate is not None:
-            read_for(config)  # a wrong one is found before there is a log
+        if config.emulate is not None:  # a wrong timeline is seen before there is a log
+            import_module("bench.instrument.timeline").read_for(config)
         keep_freed(os.environ)
         cores = len(os.sched_getaffinity(0))
         os.environ.update(environment(config, launch, cores, os.environ))
         if (line := advice(config, launch, cores)) is not None:
             say(f"warning: {line}")
         table = table_of(os.environ)
-        log = _open_log(config) if rank == 0 else RunLog(None)
+        # one by hand makes way for itself; a study's driver does that for its runs
+        by_hand = config.log_path if rank == 0 and config.study is None else None
+        if by_hand and (note := set_aside(by_hand)):
+            say(f"note: {note}")
+        log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:
         if rank:
             time.sleep(endings.RANK_0_SPEAKS_S)
@@ -81,14 +83,6 @@ def start(
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
     return _live(config, launch, log, table, say_what(config), load)
-
-
-def _open_log(config: RunConfig) -> RunLog:
-    """Open the run's log; rename an unfinished one of that name unless a study's driver does."""
-    by_hand = config.log_path if config.study is None else None
-    if by_hand and (note := set_aside(by_hand)):
-        say(f"note: {note}")
-    return RunLog(config.log_path)
 
 
 def _live(

@@ -12,7 +12,6 @@ from bench.config.datasets import ON_DISK, PUBLISHED
 from bench.data import augment
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
-from bench.instrument.timeline import read_for
 from bench.lifecycle import loading
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
@@ -33,6 +32,8 @@ def load_images(config: RunConfig) -> Images:
     """Load the data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
     images: Images
     if config.emulate is not None:
+        from bench.instrument.timeline import read_for
+
         return Blank(read_for(config)[0].classes)
     if ":" in config.dataset:  # imported only where it is asked for
         from bench.data import custom

@@ -15,7 +15,7 @@ from bench import factory
 from bench.config import RunConfig, UsageError
 from bench.data.augment import sample_seed
 from bench.data.dataset import Batch, epoch_of, image_dtype
-from bench.randomness import seeded
+from bench.train.numbers import seeded
 from bench.vision import import_torchvision
 
 # at import, because a loading process must do it before it loads the user's transforms

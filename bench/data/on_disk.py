@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.data import augment
 from bench.data.dataset import Batch, epoch_of, image_dtype
-from bench.randomness import seeded
+from bench.train.numbers import seeded
 from bench.vision import import_torchvision
 
 # at import, because a loading process unpickles torchvision's transforms

@@ -24,8 +24,8 @@ from bench.lifecycle import loading
 from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, vanished
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import Turns, TurnsBroken
+from bench.progress import say
 from bench.record import RunLog, append_event
-from bench.streams import say
 
 FAILED, INPUT_ERROR = 1, 2
 RANK_0_SPEAKS_S = 2.0  # first: a launcher ends all ranks when one leaves

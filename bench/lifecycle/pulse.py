@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from bench.progress import quantity
-from bench.streams import say
+from bench.progress import quantity, say
 
 
 class Pulse:

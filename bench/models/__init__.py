@@ -12,8 +12,7 @@ from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
 from bench.data.dataset import Images
 from bench.models.requirements import require_fit
-from bench.randomness import seed_all
-from bench.train.precision import memory_format, parameter_dtype
+from bench.train.numbers import memory_format, parameter_dtype, seed_all
 from bench.vision import import_torchvision
 
 _WIDE = "a factory that takes a config"

@@ -12,7 +12,7 @@ from bench.config import RunConfig
 from bench.config.datasets import DIGITS_SAMPLES
 from bench.data import batches, describe, load_images, step_indices
 from bench.data.sampler import fixed_part, rank_indices
-from bench.train.input import Input
+from bench.train.loop import Input
 
 
 def config(**fields: object) -> RunConfig:

@@ -15,12 +15,11 @@ from bench.config import RunConfig
 from bench.launch.world import Launch
 from bench.models import build_model
 from bench.record import RunLog
-from bench.start import write_start
+from bench.rig import write_start
 from bench.train import device
 from bench.train.checks import digest
-from bench.train.input import Input
-from bench.train.loop import Loop
-from bench.train.timing import time_steps
+from bench.train.device import time_steps
+from bench.train.loop import Input, Loop
 from tests.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 
 OWN_STEPS = 10  # in which the harness's own time is metered

@@ -19,7 +19,7 @@ from bench.backends.catalogue import CATALOGUE, engines, frameworks
 from bench.config import RunConfig, UsageError
 from bench.launch import launcher
 from bench.launch.world import Launch, discover, meeting_folder
-from bench.streams import say
+from bench.progress import say
 from bench.tools.doctor import checks
 from bench.tools.doctor.checks import Finding
 from bench.tools.doctor.trial import PROG, opening, parse, run
