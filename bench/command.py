@@ -11,7 +11,6 @@ from functools import partial
 from importlib import import_module
 
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import keep_freed, require_fit
 from bench.launch.provenance import counters
@@ -20,10 +19,9 @@ from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending, Pulse, on_interrupt, watch_over
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.turns import ALONE, SharedTurns, Turns, TurnTable, place_of
-from bench.progress import opening
+from bench.progress import opening, say
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside
-from bench.streams import say
 
 _TOOLS = {
     "doctor": "bench.tools.doctor.command",
@@ -65,8 +63,8 @@ def start(
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, os.environ)
-        if config.emulate is not None:
-            read_for(config)  # a wrong one is found before there is a log
+        if config.emulate is not None:  # a wrong timeline is seen before there is a log
+            import_module("bench.instrument.timeline").read_for(config)
         keep_freed(os.environ)
         cores = len(os.sched_getaffinity(0))
         os.environ.update(environment(config, launch, cores, os.environ))

@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.config.datasets import PUBLISHED
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
-from bench.instrument.timeline import read_for
 from bench.lifecycle.peers import end_with
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]

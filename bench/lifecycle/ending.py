@@ -22,9 +22,8 @@ from typing import NoReturn
 from bench.config import RunConfig, UsageError
 from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, stop_loading, vanished
 from bench.lifecycle.turns import Turns, TurnsBroken
-from bench.progress import quantity
+from bench.progress import quantity, say
 from bench.record import RunLog, append_event
-from bench.streams import say
 
 FAILED, INPUT_ERROR = 1, 2
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -16,7 +16,6 @@ from bench.study.points import LaunchMean, NotCompared, Table, by_point, describ
 from bench.study.stats import Estimate
 from plots.analyse.scaling import distributed
 
-_LEAST = 3  # sizes of a line: one through two always fits
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
 _MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_LAUNCH)
 _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins may differ
@@ -176,7 +175,7 @@ def bounds(
 ) -> Iterator[Bound]:
     """Yield a bound of every distributed point whose cell and ranks have a log of its processor.
 
-    `exchange_seconds` are of one all-reduce of all gradients, on the fitted line. T, from which
+    `exchange_seconds` are of one all-reduce of all gradients, between measured sizes. T, from which
     efficiencies follow, is a step of the plain process; of strong scaling, its share of a rank.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
@@ -193,7 +192,7 @@ def bounds(
             reason = f"cpu: {', '.join(sorted(cpus | {log.machine}))}"
             missing.append(NotCompared(pair, reason))
         elif exchange is None:
-            reason = f"no all-reduce of {size:,.0f} bytes lies on a fitted line"
+            reason = f"no all-reduce of {size:,.0f} bytes lies between measured ones"
             missing.append(NotCompared(pair, reason))
         else:
             seconds = [m.step_seconds for m in table.launches[plain].values()]
@@ -212,34 +211,11 @@ def bounds(
 
 
 def _seconds(log: Measured, size: float) -> float | None:
-    """Estimate an all-reduce's seconds; None outside the measured sizes, or where none is known."""
-    lines = fit([(t.bytes, t.median_s) for t in log.of("all_reduce")])
-    for (first, last), (latency_s, s_per_byte) in lines:
-        if first <= size <= last:
-            return latency_s + s_per_byte * size
-    return None
-
-
-def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:
-    """Fit one line to small sizes and one to large, parted where both fit best; one line to few.
-
-    Takes (bytes, seconds) by rising bytes; returns each line's first and last bytes, its latency in
-    seconds and its seconds per byte, neither below zero. Hockney's model (1994), by least relative
-    squares: a microsecond counts as much as a second.
+    """Interpolate an all-reduce's seconds between measured sizes, on logarithmic axes; None outside
+    of them.
     """
-    from scipy.optimize import nnls  # which takes half a second to import
-
-    cuts = range(_LEAST, len(times) - _LEAST + 1)
-    ways = [[times[:cut], times[cut:]] for cut in cuts] or [[times]]
-    candidates = []
-    for way in ways:
-        lines, lost = [], 0.0
-        for part in way:
-            size, seconds = np.array(part, float).T
-            columns = np.stack([1 / seconds, size / seconds], axis=1)
-            scale = columns.max(axis=0)  # many orders of magnitude apart
-            line, rest = nnls(columns / scale, np.ones(len(part)))
-            lines.append(((size[0], size[-1]), line / scale))
-            lost += rest**2
-        candidates.append((lost, lines))
-    return min(candidates, key=lambda candidate: candidate[0])[1]
+    times = log.of("all_reduce")
+    if not times or not times[0].bytes <= size <= times[-1].bytes:
+        return None
+    sizes, seconds = np.log([(t.bytes, t.median_s) for t in times]).T
+    return float(np.exp(np.interp(np.log(size), sizes, seconds)))

@@ -15,9 +15,8 @@ import pytest
 
 from bench.config import make_config
 from bench.lifecycle.ending import describe
-from bench.progress import opening, quantity, result
+from bench.progress import opening, quantity, result, say
 from bench.record import read_run
-from bench.streams import say
 from tests.bench.ranks import bench, run
 
 ranks = pytest.mark.ranks

@@ -23,12 +23,11 @@ from bench.data.dataset import import_torchvision
 from bench.launch.world import Launch
 from bench.models import build_model
 from bench.record import RunLog
-from bench.start import write_start
+from bench.rig import write_start
 from bench.train import device
 from bench.train.checks import digest
-from bench.train.input import Input
-from bench.train.loop import Loop
-from bench.train.timing import time_steps
+from bench.train.device import time_steps
+from bench.train.loop import Input, Loop
 
 Step = Callable[[], None]
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]

@@ -19,8 +19,8 @@ from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch import launcher
 from bench.launch.world import Launch, discover
 from bench.lifecycle.ending import Pulse
+from bench.progress import say
 from bench.record import RunLog
-from bench.streams import say
 from bench.tools.doctor import checks
 from bench.tools.doctor.checks import Finding
 
