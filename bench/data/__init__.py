@@ -34,6 +34,8 @@ _PREPROCESSING = {
 def load_images(config: RunConfig) -> Images:
     """Load the data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
     if config.emulate is not None:
+        from bench.instrument.timeline import read_for
+
         return Blank(read_for(config)[0].classes)
     images = _load(config)
     name = f"dataset={config.dataset}"
