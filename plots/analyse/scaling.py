@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.study import comparability, stats
+from bench.study.comparison import may_differ
 from bench.study.definition import Point, Study
 from bench.study.points import CURVES, NotCompared, Table, describe, fixed, series
 from bench.study.stats import Estimate
-from bench.study.verdict import may_differ
 
 # from a process alone, which exchanges nothing
 _BASELINE_MAY_DIFFER = (

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from bench.record.quiet import NOISY
 from bench.study.comparability import NO_TURNS, TAKEN
+from bench.study.comparison import ratios_by_session
 from bench.study.points import by_point
 from bench.study.rows import ENOUGH_STEPS, ENOUGH_WINDOWS
-from bench.study.verdict import ratios_by_session
 from bench.study.words import count, rule
 from plots.analyse.study import LIMIT, Analysis
 from plots.report.format import clean, every, ratio, short

@@ -13,9 +13,9 @@ from typing import Any
 
 from bench.config import UsageError
 from bench.study import comparability
+from bench.study.comparison import Choice, Comparison, compare
 from bench.study.frames import NothingUsable
 from bench.study.points import NotCompared, describe
-from bench.study.verdict import Choice, Comparison, compare
 from plots.analyse.study import Analysis, machine
 from plots.report import page, tables
 from plots.report.format import rate, ratio

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
 from bench.study import stats
+from bench.study.comparison import Comparison
 from bench.study.folder import RESULTS
 from bench.study.points import fixed, ranks
-from bench.study.verdict import Comparison
 from bench.study.words import count, ends, prospect, rule
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import Analysis, machine, workload

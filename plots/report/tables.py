@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from bench.study.comparison import Comparison, ratios_by_session
 from bench.study.definition import Point
 from bench.study.stats import Estimate
-from bench.study.verdict import Comparison, ratios_by_session
 from bench.study.words import count, rule, sentence, word
 from plots.analyse.exchange import SHOWN, Exchange
 from plots.analyse.study import Analysis

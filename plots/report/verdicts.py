@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.study import words
+from bench.study.comparison import Comparison
 from bench.study.definition import Point
 from bench.study.points import CURVES
-from bench.study.verdict import Comparison
 from bench.study.words import count
 from plots.analyse.study import Analysis
 from plots.report.axes import transport_order

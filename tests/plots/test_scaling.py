@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bench.study import looks, stats, words
+from bench.study.comparison import Comparison
 from bench.study.definition import Point
 from bench.study.frames import load, session_names
-from bench.study.verdict import Comparison
 from plots.analyse import scaling
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import Analysis, analyse

@@ -8,8 +8,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from bench.study.comparison import Comparison
 from bench.study.points import CURVES, ranks
-from bench.study.verdict import Comparison
 from bench.study.words import rule, word
 from plots.analyse.study import Analysis
 from plots.report.axes import look, preset, reach, transport_order
