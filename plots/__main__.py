@@ -162,19 +162,14 @@ class ExportStudy(Command):
 
 
 class CompareStudies(Command):
-    """Put studies side by side: systems, dates, versions; or two cells of one study.
+    """Put studies side by side: systems, dates, versions.
 
     With --fail-below, the exit code is 0 if every point holds, 1 if one is surely slower, 3 if
-    that cannot be told (not settled, missing, not comparable), 2 for bad input.
+    that is not settled (one is missing or of other work, too), 2 for bad input.
     """
 
     folders: tuple[StudyPath, ...] = option(
         ..., "folders of studies, results/STUDY", min_length=1, shown=Shown("STUDY", nargs="*")
-    )
-    cells: tuple[str, str] | None = option(
-        None,
-        "two sides of one study, each CELL or CELL,ARM: the second over the first",
-        shown=Shown(nargs=2, metavar="CELL"),
     )
     fail_below: float | None = option(
         None, "check the last study: images/s over those of the first", ge=0
@@ -183,19 +178,13 @@ class CompareStudies(Command):
     out: NewFile | None = option(None, "file to write: .md, .json or .html; default: print")
 
     def run(self) -> int:
-        if self.cells and (len(self.folders) > 1 or self.fail_below is not None):
-            rule = "cells are of one study, and have no before and after; leave the rest out"
-            raise UsageError(rule)
         from bench.study.disk import write_whole
-        from plots.report import compare, gate
+        from plots.report import compare
 
         if self.out is not None and self.out.suffix not in compare.FORMS:
             forms = ", ".join(compare.FORMS)
             raise UsageError(f"{self.out}: comparisons are written as {forms}; name one")
-        if self.cells:
-            compared = compare.cells(self.folders[0], *self.cells)
-        else:
-            compared = compare.side_by_side([*self.folders], self.fail_below)
+        compared = compare.side_by_side(self.folders, self.fail_below)
         if self.out is not None:
             write_whole(self.out, compare.FORMS[self.out.suffix](compared))
         form = ".json" if self.as_json else ".md"
@@ -203,7 +192,7 @@ class CompareStudies(Command):
         for one in compared.judged:
             if one.state != "holds":
                 print(one.line, file=sys.stderr)
-        return 0 if self.fail_below is None else gate.EXIT_CODES[gate.verdict(compared.judged)]
+        return 0 if self.fail_below is None else compare.EXIT_CODES[compare.hold(compared.judged)]
 
 
 PROGRAM = Group(
