@@ -59,24 +59,12 @@ class DrawFigure(Command):
     out: NewFile = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
     preset: Literal["page", "paper", "slide"] = option("page", "paper: a column of 3.5 inches")
     width: str = option("", "of --preset paper, in inches or mm: 3.5in, 178mm")
-    dpi: int | None = option(None, "of a .png", ge=50, le=1200)
-    title: str = option("", "in place of the figure's own")
-    label: tuple[str, ...] = option(
-        (), "NAME=TEXT: another name in the legend; repeatable", shown=Shown(action="append")
-    )
-    colour: tuple[str, ...] = option(
-        (), "CELL=COLOUR, six digits as #0072b2; repeatable", shown=Shown(action="append")
-    )
 
     def run(self) -> None:
         if self.width and self.preset != "paper":
             raise UsageError(
                 f"width={self.width} has no effect with --preset {self.preset}; use paper"
             )
-        labels, colours = _named("label", self.label), _named("colour", self.colour)
-        for cell, text in colours.items():
-            if not re.fullmatch("#[0-9a-fA-F]{6}", text):
-                raise UsageError(f"--colour {cell}={text}: no colour; write six digits, as #0072b2")
         from plots.report import figures
         from plots.report.axes import PRESETS
         from plots.report.write import analysed
@@ -85,36 +73,19 @@ class DrawFigure(Command):
         if ending not in figures.ENDINGS:
             endings = ", .".join(figures.ENDINGS)
             raise UsageError(f"{self.out}: figures are written as .{endings}; name one")
-        if self.dpi is not None and ending != "png":
-            no_dots = f"dpi={self.dpi} has no effect on .{ending}, which has no dots; leave it out"
-            raise UsageError(no_dots)
         if self.name == "collectives":
             from plots.report.figures.collectives import draw_folder
 
-            print(draw_folder(self.folder, self.out, self.dpi))
+            print(draw_folder(self.folder, self.out))
             return
         a, usual = analysed(self.folder), PRESETS[self.preset]
-        cells = {point.cell for point in a.table.blocks}
-        if unknown := colours.keys() - cells:
-            known = f"{self.folder} has {', '.join(sorted(cells))}"
-            raise UsageError(f"--colour {min(unknown)}=...: no such cell; {known}")
         match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", self.width)
         inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
         if self.width and not 3 <= inches <= 12:
             rule = "is not from 3 to 12 inches; say 3.5in or 89mm"
             raise UsageError(f"width={self.width!r} {rule}")
-        width_in = inches or usual.width_in
-        changed = replace(usual, width_in=width_in, alone=True, title=self.title)
-        drawn = figures.draw(a, replace(changed, labels=labels, colours=colours), self.name)
-        print(figures.save_as(drawn[self.name], self.out, self.dpi or figures.DPI))
-
-
-def _named(option: str, words: tuple[str, ...]) -> dict[str, str]:
-    """Read 'NAME=TEXT' of a repeatable option. Raises UsageError for another form."""
-    for word in words:
-        if not all(word.partition("=")):
-            raise UsageError(f"--{option} {word!r} is not NAME=TEXT; write both")
-    return dict(word.split("=", 1) for word in words)
+        changed = replace(usual, width_in=inches or usual.width_in, alone=True)
+        print(figures.save_as(figures.draw(a, changed, self.name)[self.name], self.out))
 
 
 class PackBundle(Command):

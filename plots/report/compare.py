@@ -1,4 +1,4 @@
-"""Studies side by side: what differs, what changed at each point, and whether the last one holds."""
+"""Studies side by side: what differs, what changed at each point, whether the last one holds."""
 
 from __future__ import annotations
 
