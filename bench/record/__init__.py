@@ -149,14 +149,6 @@ class Run:
         """Tensors of which the run could not prove that every rank got the mean."""
         return proof.unproven(self.end)
 
-    @property
-    def processes(self) -> tuple[object, ...] | None:
-        """Which processes measured, and when they started: unique to a measurement, or None."""
-        if "started" not in self.host:
-            return None
-        ranks = self.host.get("ranks", ())
-        return self.host["started"], *((rank["hostname"], rank.get("pid")) for rank in ranks)
-
     @cached_property
     def broken(self) -> str | None:
         """Why a log that claims a good end, or has none yet, must not be believed; or None."""

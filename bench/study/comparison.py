@@ -11,7 +11,7 @@ from bench.backends.catalogue import cells, parts
 from bench.study import comparability, looks, power, stats
 from bench.study.comparability import Block
 from bench.study.definition import Point, Study, pairs
-from bench.study.points import CURVES, NotCompared, Table, alone, describe
+from bench.study.points import CURVES, NotCompared, Table, describe
 from bench.study.stats import Estimate, Paired, Verdict
 
 # sd of a log ratio between sessions, of this project's own: real training, and emulated

@@ -100,8 +100,6 @@ def row_of(run: Run, arm: str) -> RunRow:
         "trainings": _trainings(run),
         "served": _served(run),
         "resources": _resources(run),
-        "processes": run.processes,
-        "renamed": config.log_path is None or config.log_path.name != run.path.name,
     }
 
 

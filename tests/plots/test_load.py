@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,27 +118,6 @@ def test_a_page_is_its_golden(name: str) -> None:
     assert markdown(page(a, findings(a), kept["figures"])) == golden.read_text(), (
         f"make report: {golden}"
     )
-
-
-def started(path: Path, moment: str, pid: int = 7) -> None:
-    """Give a synthetic log a beginning, as real ones have it."""
-    text = re.sub('"pid": [0-9]+', f'"pid": {pid}', path.read_text())
-    text = text.replace('"host": {', f'"host": {{"started": "{moment}", ')
-    path.write_bytes(logs.resealed(text.encode()))
-
-
-def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
-    """The log that bears the name it was written under is the original, whichever sorts first."""
-    usual = "10:00:00"
-    for block, moment in ((4, usual), (5, usual), (6, "10:00:00.000001"), (7, usual)):
-        name = tmp_path / f"b{block}.jsonl"
-        written = tmp_path / "b5.jsonl" if block == 4 else name
-        logs.write(name, logs.config("ddp/mpi", 2, block=block, log_path=written), 0.1)
-        started(name, moment)
-    loaded = load(tmp_path)
-    assert loaded.runs["log"].tolist() == ["b5.jsonl", "b6.jsonl"]
-    same = "the same measurement as b5.jsonl: by the same processes, started at the same moment"
-    assert reasons(loaded) == {"b4.jsonl": same, "b7.jsonl": same}
 
 
 def test_a_log_that_gives_no_number_is_listed_with_the_reason(tmp_path: Path) -> None:
