@@ -5,8 +5,8 @@ from __future__ import annotations
 from bench.config import UsageError
 from bench.study.words import sentence
 from plots.analyse.study import Analysis, machine, workload
+from plots.report.findings import by_weight, marked, over, sides
 from plots.report.format import clean, interval, ratio
-from plots.report.verdicts import by_weight, marked, over, sides
 
 _HEAD = ("Transport", "Ranks", "Images per rank", "Conditions", "Ratio", "n", "Verdict")
 _LONGEST = 1000  # letters, of a caption

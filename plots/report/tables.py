@@ -19,7 +19,7 @@ from bench.study.words import count, rule, sentence, word
 from plots.analyse.exchange import SHOWN, Exchange
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
-from plots.report.checks import checks
+from plots.report.findings import checks, over, section, versus
 from plots.report.format import (
     giga,
     interval,
@@ -32,7 +32,6 @@ from plots.report.format import (
     seconds,
     short,
 )
-from plots.report.verdicts import over, section, versus
 
 _OF_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for their beginning
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-?inf", re.IGNORECASE)

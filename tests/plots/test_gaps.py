@@ -10,7 +10,7 @@ from bench.study.frames import load
 from bench.study.plan import config_of, points
 from plots.__main__ import main
 from plots.analyse.study import Analysis, analyse, planned_points
-from plots.report.checks import checks
+from plots.report.findings import checks
 from slurm.fit import fit
 from slurm.load import find_study, read_site
 from tests.plots import logs

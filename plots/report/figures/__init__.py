@@ -18,9 +18,9 @@ from plots.analyse.study import Analysis
 from plots.report.axes import PRESETS, Preset, drawn_as
 from plots.report.figures import curves, exchange, ratio, trainings
 from plots.report.figures.style import STYLE, drawing, with_names
+from plots.report.findings import page_arm
 from plots.report.format import file_names
 from plots.report.page import Picture
-from plots.report.verdicts import page_arm
 
 # formats, and what of the moment each would hold
 ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}

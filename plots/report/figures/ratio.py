@@ -21,8 +21,8 @@ from plots.report.figures.style import (
     name_rows,
     panels,
 )
+from plots.report.findings import over, sides
 from plots.report.format import ratio, short
-from plots.report.verdicts import over, sides
 
 
 def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.axes import Estimates, Extent, Preset, Style, bars, cut, dots, is_log, preset
+from plots.report.findings import emulation
 from plots.report.format import clean, short
-from plots.report.verdicts import emulation
 
 GREY = "#666666"
 _POINTS = 9  # of a letter on a page
