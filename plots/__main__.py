@@ -120,14 +120,11 @@ class ExportStudy(Command):
 
     def run(self) -> None:
         from bench.study.disk import write_whole
-        from plots.report import extra_p, latex
+        from plots.report.export import extra_p, latex
         from plots.report.write import analysed
 
         a = analysed(self.folder)
-        if self.form == "latex":
-            text, remarks = latex.export(a), list[str]()
-        else:
-            text, remarks = extra_p.export(a, self.curve)
+        text, remarks = (latex(a), []) if self.form == "latex" else extra_p(a, self.curve)
         for line in (*remarks, write_whole(self.out, text.encode())):
             print(line)
 

@@ -261,18 +261,6 @@ class Study(StrictTable):
             if (over := self.over(arm) if a == b else arm) in self.arms_of(a)
         ]
 
-    @property
-    def gains(self) -> list[tuple[Side, Side]]:
-        """What is told without a verdict: each cell in an arm over the one that the arm names."""
-        if self.reference == self.candidate:
-            return []
-        return [
-            ((cell, over), (cell, arm))
-            for cell in self.cells
-            for arm in self.arms_of(cell)
-            if (over := self.over(arm)) in self.arms_of(cell)
-        ]
-
     def over(self, arm: str) -> str | None:
         """Name the arm that an arm is told over; None where it names none."""
         return self.arms[arm].over if arm in self.arms else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,8 +32,6 @@ from plots.report.format import (
     short,
 )
 
-_OF_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for their beginning
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-?inf", re.IGNORECASE)
 _FEW = 3  # rows, from which on what all say alike is said once
 _EPOCHS = (*range(1, 11), 15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 
@@ -125,26 +122,8 @@ def plain(value: Any) -> Any:
 
 def csv(rows: Sequence[dict[str, Any]]) -> str:
     """Write records as flat CSV: an estimate has four columns, lists are parted by '; '."""
-    return csv_text(pd.DataFrame([dict(_flat(row)) for row in rows], dtype=object)) if rows else ""
-
-
-def csv_text(frame: pd.DataFrame) -> str:
-    """Write any table as CSV. A text that a spreadsheet would run as a formula gets an apostrophe
-    in front; numbers, and texts that are numbers, stay as they are.
-    """
-
-    def inert(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        line = value.replace("\r", " ")  # pandas leaves it bare, and readers begin a new row there
-        formula = value.startswith(_OF_FORMULAS) and not _NUMBER.fullmatch(value)
-        return f"'{line}" if formula else line
-
-    texts = frame.select_dtypes(include=["object", "string"]).columns
-    cells = {name: [*map(inert, frame[name])] for name in texts}
-    # as objects: beside a missing one, pandas would make 11 to 11.0
-    safe = frame.assign(**{k: pd.Series(v, frame.index, object) for k, v in cells.items()})
-    return safe.to_csv(index=False, lineterminator="\n")
+    frame = pd.DataFrame([dict(_flat(row)) for row in rows], dtype=object)
+    return frame.to_csv(index=False) if rows else ""
 
 
 def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:

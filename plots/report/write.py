@@ -61,7 +61,7 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
         numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
         texts = {
             "summary.json": f"{numbers}\n",
-            "runs.csv": tables.csv_text(tidy(a.loaded)),
+            "runs.csv": tidy(a.loaded).to_csv(index=False),
             "points.csv": tables.csv(data["throughput"]),
             "comparisons.csv": tables.csv(data["comparisons"]),
             **_trainings(a),
@@ -109,7 +109,8 @@ def _trainings(a: Analysis) -> dict[str, str]:
     trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
     named = file_names("training", trained)
     usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
-    return {"trainings.csv": tables.csv_text(by_epoch(a.trained)), **usual}
+    epochs = by_epoch(a.trained).to_csv(index=False)
+    return {"trainings.csv": epochs, **usual}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
