@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,7 @@ class StepParts:
     """Mean seconds of the parts of observed steps, and of steps that were not observed."""
 
     point: Point
-    input_seconds: Estimate | None
-    forward_seconds: Estimate | None
-    backward_seconds: Estimate | None
-    waiting_seconds: Estimate | None
-    reducing_seconds: Estimate | None
-    optimiser_seconds: Estimate | None
+    parts: Mapping[str, Estimate]  # those of SHOWN
     step_seconds: Estimate
     undisturbed_seconds: Estimate | None
 
@@ -89,13 +84,12 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
             missing.append(NotCompared(pair, "; ".join(other)))
             plain = {}
         undisturbed = [mean.step_seconds for mean in plain.values()]
-        seconds: dict[str, Estimate | None] = {
-            f"{name}_seconds": stats.arithmetic_mean([mean.parts[name] for mean in means])
-            for name in SHOWN
-        }
-        whole = stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means])
-        alone = stats.geometric_mean(undisturbed) if undisturbed else None
-        yield StepParts(point=point, step_seconds=whole, undisturbed_seconds=alone, **seconds)
+        yield StepParts(
+            point=point,
+            parts={x: stats.arithmetic_mean([m.parts[x] for m in means]) for x in SHOWN},
+            step_seconds=stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means]),
+            undisturbed_seconds=stats.geometric_mean(undisturbed) if undisturbed else None,
+        )
 
 
 def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
@@ -167,7 +161,6 @@ class Bound:
     gradient_bytes: int
     exchange_seconds: float
     visible_efficiency: float
-    visible_speedup: float
     hidden_efficiency: float
 
 
@@ -199,14 +192,12 @@ def bounds(
             seconds = [m.step_seconds for m in table.blocks[plain].values()]
             alone = stats.geometric_mean(seconds).value
             compute = alone if curve == "weak" else alone / point.world_size
-            visible = compute / (compute + exchange)
             yield Bound(
                 point=point,
                 curve=curve,
                 gradient_bytes=int(size),
                 exchange_seconds=exchange,
-                visible_efficiency=visible,
-                visible_speedup=visible * point.world_size,
+                visible_efficiency=compute / (compute + exchange),
                 hidden_efficiency=compute / max(compute, exchange),
             )
 

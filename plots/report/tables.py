@@ -223,7 +223,7 @@ COSTS = (
 BREAKDOWNS = (
     *POINT,
     *BATCH,
-    *(Column(f"{part}_seconds", f"{part} ms", ms) for part in SHOWN),
+    *(Column(lambda row, x=x: row.parts[x], f"{x} ms", ms, f"{x}_seconds") for x in SHOWN),
     Column("step_seconds", "sum ms", ms),
     Column("undisturbed_seconds", "not observed ms", ms),
 )

@@ -54,7 +54,7 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
     frame = 0.0, 1.04 * reach(values)[1]
     left = [0.0] * len(rows)
     for part in SHOWN:
-        widths = [getattr(r, f"{part}_seconds").value for r in rows]
+        widths = [r.parts[part].value for r in rows]
         style = {"edgecolor": "white", "linewidth": 0.5, "label": part, **_LOOKS[part]}
         ax.barh(range(len(rows)), widths, 0.3, left, **style)
         left = [start + width for start, width in zip(left, widths, strict=True)]
