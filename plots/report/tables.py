@@ -15,7 +15,7 @@ from bench.study.comparison import Comparison, ratios_by_session
 from bench.study.definition import Point
 from bench.study.stats import Estimate
 from bench.study.words import count, rule, sentence, word
-from plots.analyse.exchange import SHOWN, Exchange
+from plots.analyse.exchange import SHOWN, Exchange, StepParts
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.findings import checks, over, section, versus
@@ -220,10 +220,16 @@ COSTS = (
     *(Column(f"{part}_seconds", f"{part} ms [95 %]", ms) for part in ("exposed", "inflation")),
     Column("difference_seconds", "T(on) - T(off) ms [95 %]", ms),
 )
+
+
+def _part(name: str, row: StepParts) -> Estimate:
+    return row.parts[name]
+
+
 BREAKDOWNS = (
     *POINT,
     *BATCH,
-    *(Column(lambda row, x=x: row.parts[x], f"{x} ms", ms, f"{x}_seconds") for x in SHOWN),
+    *(Column(partial(_part, x), f"{x} ms", ms, f"{x}_seconds") for x in SHOWN),
     Column("step_seconds", "sum ms", ms),
     Column("undisturbed_seconds", "not observed ms", ms),
 )
