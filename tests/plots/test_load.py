@@ -101,14 +101,6 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: P
     assert [*differing(kept, fresh)] == []
 
 
-def test_a_difference_of_summaries_is_found() -> None:
-    kept = {"left": 1, "rows": [{"ratio": 0.5, "n": 6}], "verdict": "equal"}
-    assert [*differing(kept, {"rows": kept["rows"], "verdict": "equal"})] == []
-    for rows in ([{"ratio": 0.500001, "n": 6}], [{"ratio": 0.5, "n": 7}], []):
-        assert len([*differing(kept, {"rows": rows, "verdict": "equal"})]) == 1
-    assert len([*differing(kept, {**kept, "verdict": "faster", "more": 1})]) == 2
-
-
 @pytest.mark.parametrize("name", ["local", "emulated", "sync-async"])
 def test_a_page_is_its_golden(name: str) -> None:
     folder = ROOT / "results" / name
@@ -253,23 +245,6 @@ def test_another_machine_is_named(changes: dict[str, object], field: str) -> Non
     hosts = logs.host(2), logs.host(2, **changes)
     one, other = ([comparability.facts(run, host, {})] for host in hosts)
     assert comparability.differences(one + other) == [field]
-
-
-@pytest.mark.parametrize("kept", ["env", "backend_env"])  # the latter of logs until version 2.0
-def test_runs_of_unequal_environments_are_not_compared(tmp_path: Path, kept: str) -> None:
-    reference, candidate = (logs.config(f"{name}/mpi", 2) for name in ("ddp", "horovod"))
-    own = {**logs.host(2)["env"], "MV2_X": "1"}
-    ddp = comparability.facts(reference, logs.host(2), {})
-    horovod = comparability.facts(candidate, logs.host(2, **{kept: own}), {})
-    differs = ["env.MV2_X: 1, unset"]
-    assert comparability.differences([ddp, horovod], comparability.OF_A_SIDE) == differs
-    for block, provenance in enumerate(({kept: own}, {kept: own}, {})):
-        run = candidate.model_copy(update={"block": block})
-        logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=logs.host(2, **provenance))
-    aside = "runs of its point differ: env.MV2_X: 1, unset"
-    loaded = load(tmp_path)
-    assert reasons(loaded) == {f"{block}.jsonl": aside for block in range(3)}
-    assert loaded.runs.empty, "none of three is the usual one"
 
 
 def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
