@@ -25,7 +25,7 @@ class MakeReport(Command):
 
     folder: StudyPath
     scaling: Path | None = option(
-        None, "folder of another study, whose scaling curves stand beside the verdict"
+        None, "folder of another study, whose scaling curves stand beside the ratio"
     )
     out: Path | None = option(None, "folder to write to; default: STUDY")
 

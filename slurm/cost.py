@@ -34,7 +34,7 @@ def lines(work: Work) -> list[str]:
     launches = f"{work.launches.partition(' of')[0]} = {_shown(likely)} node-h"
     launches += f" for the {left} with runs to do" if left != work.blocks else ""
     if work.blocks < MIN_BLOCKS or not work.study.pairs:
-        launches += f"; fewer than {MIN_BLOCKS} launches give no verdict"
+        launches += f"; fewer than {MIN_BLOCKS} launches settle nothing"
     elif work.most > work.blocks:
         most_h = likely + likely / left * (work.most - work.blocks)
         launches += f"; at most {work.most} = {_shown(most_h)} node-h"

@@ -159,7 +159,7 @@ class Run:
         return None if ended else self.damage
 
     @cached_property
-    def verdict(self) -> RunOutcome:
+    def outcome(self) -> RunOutcome:
         """What became of the run; ok only if the log proves that it did all it was asked to do."""
         outcome = self._outcome()
         if outcome == OK:
@@ -184,12 +184,12 @@ class Run:
     @property
     def problem(self) -> str | None:
         """Why this log must not be used, or None."""
-        return self.verdict.reason or None
+        return self.outcome.reason or None
 
     @property
     def state(self) -> str:
         """One of STATES, but never 'planned'; 'running' where there is no end and no exit yet."""
-        return self.verdict.state
+        return self.outcome.state
 
 
 def read_run(path: Path) -> Run:

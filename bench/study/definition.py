@@ -253,7 +253,7 @@ class Study(StrictTable):
 
     @property
     def comparisons(self) -> list[tuple[Side, Side]]:
-        """What is compared with a verdict: two cells in each arm of both, or arms of one cell."""
+        """What is compared, and decided: two cells in each arm of both, or arms of one cell."""
         return [
             ((a, over), (b, arm))
             for a, b in self.pairs
@@ -275,7 +275,7 @@ class Study(StrictTable):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Blocks at which a verdict is read; none where there never are enough."""
+        """Blocks at which it is decided; none where there never are enough."""
         return schedule(self.blocks, self.max_blocks)
 
     @property

@@ -151,10 +151,10 @@ def _read_log(path: Path) -> Run | Unusable:
         run = read_run(path)
     except UsageError as error:  # a folder of that name, or a file of somebody else
         return Unusable(path.name, "failed", str(error))
-    if run.verdict.state == "ok":
+    if run.outcome.state == "ok":
         return run
     cell = "" if run.config is None else run.config.cell
-    return Unusable(path.name, run.verdict.state, run.verdict.reason, run.verdict.words, cell)
+    return Unusable(path.name, run.state, run.outcome.reason, run.outcome.words, cell)
 
 
 def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:

@@ -17,7 +17,7 @@ _SEED = 20250613
 
 
 def schedule(blocks: int, max_blocks: int) -> tuple[int, ...]:
-    """List the blocks to read a verdict at: from `blocks`, at least MIN_BLOCKS, to `max_blocks`."""
+    """List the blocks to decide at: from `blocks`, at least MIN_BLOCKS, to `max_blocks`."""
     return tuple(range(max(blocks, MIN_BLOCKS), max_blocks + 1, STEP))
 
 

@@ -190,7 +190,7 @@ class Gain:
 def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Gain]:
     """Compare every point with that of the arm it is told over, where the study compares cells.
 
-    There is no verdict, as none was asked for. `ratio` is of images/s.
+    Nothing is decided, as nothing was asked. `ratio` is of images/s.
     """
     for point in table.blocks if study.reference != study.candidate else ():
         baseline = point._replace(arm=study.over(point.arm) or point.arm)

@@ -63,6 +63,13 @@ def test_other_contents_of_a_timeline_are_other_work(tmp_path: Path) -> None:
     assert not analyse(load(folder)).comparisons
 
 
+def test_a_log_that_names_no_timeline_is_not_used(tmp_path: Path) -> None:
+    folder = emulated(tmp_path / "e")
+    logs.edit(folder / "runs/0-weak-single-1.jsonl", '"timeline_sha256"', '"of_old"')
+    (wrong,) = load(folder).unusable
+    assert wrong.reason == "the digest of the timeline that was followed is missing"
+
+
 # of a summary: what holds no number of the runs' speed
 NO_NUMBERS = {
     "study",
