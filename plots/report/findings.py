@@ -67,14 +67,13 @@ def sides(of: Analysis | Comparison) -> tuple[str, str]:
     Of a study that compares several arms of one cell there is no one candidate.
     """
     if isinstance(of, Comparison):
-        return words.sides(of.reference_point, of.candidate_point)
-    pairs = {(c.reference_point.arm, c.candidate_point.arm) for c in of.comparisons}
-    if of.reference == of.candidate and len(pairs) != 1:
-        return "its reference arm", "an arm"
-    arms = pairs.pop() if of.reference == of.candidate else ("", "")
-    cells = zip((of.reference, of.candidate), arms, strict=True)
-    a, b = (Point(cell, arm, 1, 1) for cell, arm in cells)
-    return words.sides(a, b)
+        return words.sides(*of.points)
+    if of.reference != of.candidate:
+        return words.sides(Point(of.reference, "", 1, 1), Point(of.candidate, "", 1, 1))
+    pairs = {
+        tuple(p._replace(world_size=1, batch_per_rank=1) for p in c.points) for c in of.comparisons
+    }
+    return words.sides(*pairs.pop()) if len(pairs) == 1 else ("its reference arm", "an arm")
 
 
 def over(of: Analysis | Comparison) -> str:
@@ -117,8 +116,7 @@ def tally(rows: Sequence[Comparison]) -> str:
     counts: list[str] = []
     for verdict, group in sorted(groups.items(), key=lambda x: (not x[1][0].settled, -len(x[1]))):
         place = f"{len(group)}" if counts else f"{len(group)} of {count(len(rows), 'point')}"
-        if len(group) == len(rows):
-            place = every(len(rows), "point")
+        place = every(len(rows), "point") if len(group) == len(rows) else place
         gains = sorted(max(c.paired.ratio, 1 / c.paired.ratio) - 1 for c in group)
         both = dict.fromkeys(percent(g).removesuffix(" %") for g in (gains[0], gains[-1]))
         by = f" (by {' to '.join(both)} %)" if group[0].verdict == "faster" else ""
@@ -292,18 +290,16 @@ def _emulated(a: Analysis) -> Iterator[str]:
 
 def _why(a: Analysis) -> Iterator[str]:
     """Explain the primary comparison by what the exchange costs each side, if it was measured."""
-    c = a.primary
-    costs = {cost.point: cost for cost in a.exchange.costs} if c and a.exchange else {}
+    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs} if a.exchange else {}
     if c is None or not all(point in costs for point in c.points):
         return
-    names = sides(c)
     for attribute, text in (
         ("difference_seconds", "The exchange of gradients makes a step longer by"),
         ("exposed_seconds", "After its backward pass a rank waits for the exchange:"),
     ):
         values = [getattr(costs[point], attribute) for point in c.points]
         if None not in values:
-            each = zip(values, names, strict=True)
+            each = zip(values, sides(c), strict=True)
             yield f"{text} {' and '.join(f'{interval(e, ms)} ms with {x}' for e, x in each)}."
 
 

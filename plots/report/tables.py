@@ -77,27 +77,21 @@ class Cells(NamedTuple):
 
 def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
     """Write a table's cells, without columns in which no row says anything."""
-    pairs = [(c, c.values(rows)) for c in columns if c.title]
-    content = [
-        (c, values)
-        for c, values in pairs
-        if not all(v is None or (isinstance(v, str | tuple) and not v) for v in values)
-    ]
-    alike = [
-        (c, v[0])
-        for c, v in content
+    head, cells, above = [], [], []
+    for column in (column for column in columns if column.title):
+        values = column.values(rows)
+        first = values[0]
+        if all(v is None or (isinstance(v, str | tuple) and not v) for v in values):
+            continue
         # of measurements that would be chance
-        if not c.each
-        and len(v) >= _FEW
-        and isinstance(v[0], str | int | tuple)
-        and all(x == v[0] for x in v)
-    ]
-    once = {c.title for c, _ in alike}
-    content = [(c, v) for c, v in content if c.title not in once]
-    cells = [[c.text(value) for value in values] for c, values in content]
-    above = "; ".join(f"{c.title}: {c.text(value)}" for c, value in alike)
-    head = [c.title for c, _ in content]
-    return Cells(above and f"In every row: {above}.", head, [*zip(*cells, strict=True)])
+        plain_value = isinstance(first, str | int | tuple) and not column.each
+        if plain_value and len(values) >= _FEW and all(v == first for v in values):
+            above.append(f"{column.title}: {column.text(first)}")
+        else:
+            head.append(column.title)
+            cells.append([column.text(value) for value in values])
+    line = f"In every row: {'; '.join(above)}." if above else ""
+    return Cells(line, head, [*zip(*cells, strict=True)])
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:

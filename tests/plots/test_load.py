@@ -15,7 +15,6 @@ from bench.config import RunConfig
 from bench.record import append_event
 from bench.study import comparability
 from bench.study.frames import Loaded, load
-from plots.analyse.study import machine
 from plots.report.findings import findings
 from plots.report.page import markdown, page
 from plots.report.write import analysed, summary
@@ -157,21 +156,6 @@ def test_what_differs_between_runs_that_no_study_planned_names_their_arms(tmp_pa
         "d-on.jsonl": "model=resnet50, overlap=on",
         "d-off.jsonl": "model=resnet50, overlap=off",
     }
-
-
-def test_nodes_of_one_kernel_are_one_machine() -> None:
-    """As containers are: a log of before schema 15 does not tell, and one that cannot says null."""
-    ranks = [{"hostname": f"n{n}", "cpus_on_node": 2, "boot_id": "x"} for n in range(4)]
-    apart = [{**rank, "boot_id": None} for rank in ranks]
-    unknown = "processor not recorded, 2 cores per"
-    assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 1 machine"
-    assert machine({"ranks": apart}) == f"{unknown} node, 4 nodes"
-    ranks[3]["boot_id"] = "y"
-    assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 2 machines"
-    # GPUs are counted over nodes also where they have no name of their own
-    for place, rank in enumerate(apart):
-        rank |= {"hostname": f"n{place // 2}", "gpu": "GH200", "gpu_uuid": f"index {place % 2}"}
-    assert machine({"ranks": apart}) == f"4 x GH200, {unknown} node, 2 nodes"
 
 
 def test_runs_by_hand_need_no_block_no_curve_and_no_study(tmp_path: Path) -> None:
