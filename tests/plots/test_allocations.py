@@ -1,23 +1,40 @@
 """Runs are compared inside one allocation only, in studies with jobs and without."""
 
 from pathlib import Path
+from typing import Any
 
 from bench.record import append_event
 from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from tests.plots import logs
 
-NODES = {"r1": 1.0, "r2": 1.0}
-DDP, HOROVOD = {"ddp/mpi": (2, 1.1)}, {"horovod/mpi": (2, 1.2)}
+SECONDS = {"single": 0.1, "ddp/mpi": 0.11, "horovod/mpi": 0.12}
+DDP, HOROVOD, SINGLE = "ddp/mpi", "horovod/mpi", "single"
 
 
 def analysed(folder: Path) -> Analysis:
     return analyse(load(folder))
 
 
+def place(job: str, world_size: int) -> dict[str, Any]:
+    """Make provenance of a run of a job under Slurm, a node for each rank."""
+    ranks = logs.host(world_size)["ranks"]
+    named = [{**rank, "hostname": f"r{n}.cluster"} for n, rank in enumerate(ranks)]
+    return logs.host(world_size, ranks=named, job={"SLURM_JOB_ID": job})
+
+
+def in_job(folder: Path, job: str, block: int, *cells: str) -> None:
+    """Write a job's runs of one block: `single` on one rank, the others on two."""
+    for cell in cells:
+        run = logs.config(cell, 1 if cell == SINGLE else 2, 16, block, seed=block)
+        path = folder / "runs" / f"{job}-{cell.replace('/', '-')}.jsonl"
+        seconds = SECONDS[cell] * (1 + 0.01 * block)
+        logs.write(path, run, seconds, provenance=place(job, run.world_size))
+
+
 def test_a_pair_of_two_jobs_is_no_pair_though_block_and_nodes_agree(tmp_path: Path) -> None:
-    logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
-    logs.in_job(tmp_path, logs.Job("8", 0, NODES), HOROVOD)
+    in_job(tmp_path, "7", 0, DDP)
+    in_job(tmp_path, "8", 0, HOROVOD)
     a = analysed(tmp_path)
     assert a.comparisons == []
     (found,) = [n for n in a.not_compared if n.pair.startswith("ddp/mpi")]
@@ -27,9 +44,9 @@ def test_a_pair_of_two_jobs_is_no_pair_though_block_and_nodes_agree(tmp_path: Pa
 
 def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> None:
     """Job 7 had block 0, job 8 half of block 1, job 9 the whole; DDP's log of job 8 stayed."""
-    logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP | HOROVOD)
-    logs.in_job(tmp_path, logs.Job("8", 1, NODES), DDP)
-    logs.in_job(tmp_path, logs.Job("9", 1, NODES), DDP | HOROVOD)
+    in_job(tmp_path, "7", 0, DDP, HOROVOD)
+    in_job(tmp_path, "8", 1, DDP)
+    in_job(tmp_path, "9", 1, DDP, HOROVOD)
     a = analysed(tmp_path)
     assert [c.paired.n for c in a.comparisons] == [2]
     assert not [n for n in a.not_compared if n.pair.startswith("ddp/mpi")]
@@ -39,14 +56,12 @@ def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> Non
 def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None:
     """Eight blocks in jobs of their own, of which one was done again in one job."""
     for block in range(8):
-        logs.in_job(
-            tmp_path, logs.Job(f"{block}1", block, {"r1": 1.0}), {"single": (1, 1.0 + 0.01 * block)}
-        )
-        logs.in_job(tmp_path, logs.Job(f"{block}2", block, NODES), DDP)
+        in_job(tmp_path, f"{block}1", block, SINGLE)
+        in_job(tmp_path, f"{block}2", block, DDP)
     (apart,) = analysed(tmp_path).efficiency
     assert (apart.paired, apart.efficiency.n) == (False, 8)
     assert apart.flags == ("Welch's interval: no shared blocks",)
-    logs.in_job(tmp_path, logs.Job("99", 3, NODES), {"single": (1, 1.0)} | DDP)
+    in_job(tmp_path, "99", 3, SINGLE, DDP)
     a = analysed(tmp_path)
     (found,) = a.efficiency
     assert (found.paired, found.efficiency.n) == (False, 9)
@@ -54,7 +69,7 @@ def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None
     assert found.flags == ("Welch's interval: 1 shared block",)
     assert not [n for n in a.not_compared if "against single" in n.pair]
     for block in (4, 5, 6, 7):  # five of the point's thirteen
-        logs.in_job(tmp_path, logs.Job(f"99{block}", block, NODES), {"single": (1, 1.0)} | DDP)
+        in_job(tmp_path, f"99{block}", block, SINGLE, DDP)
     assert [s.flags for s in analysed(tmp_path).efficiency] == [
         ("Welch's interval: 5 shared blocks",)
     ]
@@ -62,9 +77,9 @@ def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None
 
 def test_a_baseline_of_the_same_job_is_paired_and_other_blocks_are_named(tmp_path: Path) -> None:
     for block in range(2):
-        logs.in_job(tmp_path, logs.Job(f"{block}1", block, NODES), {"single": (1, 1.0)} | DDP)
-    logs.in_job(tmp_path, logs.Job("31", 2, NODES), {"single": (1, 1.0)})
-    logs.in_job(tmp_path, logs.Job("32", 2, NODES), DDP)
+        in_job(tmp_path, f"{block}1", block, SINGLE, DDP)
+    in_job(tmp_path, "31", 2, SINGLE)
+    in_job(tmp_path, "32", 2, DDP)
     a = analysed(tmp_path)
     (found,) = a.efficiency
     assert (found.paired, found.efficiency.n) == (True, 2)
@@ -75,11 +90,11 @@ def test_a_baseline_of_the_same_job_is_paired_and_other_blocks_are_named(tmp_pat
 
 def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> None:
     for cell, sha in (("ddp/mpi", logs.digest("a")), ("horovod/mpi", logs.digest("b"))):
-        end, place = {"parameters_sha256": sha}, logs.Job("7", 3, NODES).place(1)
+        end, of_job = {"parameters_sha256": sha}, place("7", 1)
         by_hand, run = logs.config(cell, 1, block=None), logs.config(cell, 1, block=3)
-        here = {**place, "job": {}}
+        here = {**of_job, "job": {}}
         logs.write(tmp_path / f"by-hand-{cell[:3]}.jsonl", by_hand, 0.1, provenance=here, end=end)
-        logs.write(tmp_path / f"{cell[:3]}.jsonl", run, 0.1, provenance=place, end=end)
+        logs.write(tmp_path / f"{cell[:3]}.jsonl", run, 0.1, provenance=of_job, end=end)
     (alone, two) = analysed(tmp_path).digests
     places = sorted(m.partition(":")[0] for m in alone.mismatches)
     assert places == ["block 3 (job 7)", "no block recorded"]
