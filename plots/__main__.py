@@ -15,7 +15,7 @@ try:
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
     from plots.foreign import ImportLogs, ShowPublished
-    from plots.require import NewFile, StudyPath
+    from plots.require import StudyPath
 except ImportError as missing:
     give_up(missing)
 
@@ -56,7 +56,7 @@ class DrawFigure(Command):
         shown=Shown("NAME"),
     )
     folder: StudyPath
-    out: NewFile = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
+    out: Path = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
     preset: Literal["page", "paper", "slide"] = option("page", "paper: a column of 3.5 inches")
     width: str = option("", "of --preset paper, in inches or mm: 3.5in, 178mm")
 
@@ -115,7 +115,7 @@ class ExportStudy(Command):
 
     form: Literal["extra-p", "latex"] = option(..., "of the file", shown=Shown("FORMAT"))
     folder: StudyPath
-    out: NewFile = option(..., "file to write", shown=Shown("-o"))
+    out: Path = option(..., "file to write", shown=Shown("-o"))
     curve: Literal["weak", "strong"] = option("weak", "of extra-p: ranks are its parameter")
 
     def run(self) -> None:
@@ -143,7 +143,7 @@ class CompareStudies(Command):
         None, "check the last study: images/s over those of the first", ge=0
     )
     as_json: bool = option(False, "print JSON, see plots/README", alias="json")
-    out: NewFile | None = option(None, "file to write: .md, .json or .html; default: print")
+    out: Path | None = option(None, "file to write: .md, .json or .html; default: print")
 
     def run(self) -> int:
         from bench.study.disk import write_whole
