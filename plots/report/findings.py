@@ -174,19 +174,22 @@ def _answers(a: Analysis) -> list[str]:
         none = "not compared, as no launch holds usable, comparable runs of both on one transport"
         return [marked(a, None, f"{versus(a)}: {none}."), *trained]
     c = by_weight(a)[0]
-    nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
-    place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
-    text = _verdict(c, place) if c.decides else _curve(a, c)
-    return [marked(a, [c], text), *trained]
+    return [marked(a, [c], _verdict(a, c) if c.decides else _curve(a, c)), *trained]
 
 
-def _verdict(c: Comparison, place: str) -> str:
-    """State a verdict with its interval and n; `place` says where: 'on this machine'."""
+def _way(c: Comparison) -> str:
+    """Name transport and arm of a comparison: ' over MPI in arm matched'."""
+    way = f" over {TRANSPORTS.get(c.transport, c.transport)}" if c.transport else ""
+    return way + f" in arm {c.arm}" * bool(c.arm and not c.arms_differ)
+
+
+def _verdict(a: Analysis, c: Comparison) -> str:
+    """State a verdict with its interval, n and machine."""
     first, second = sides(c)
     ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
-    way = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
-    way += f" in arm {c.arm}" if c.arm and not c.arms_differ else ""
-    place = f"on {ranks(c.world_size)}{way} {place}"
+    nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
+    place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
+    place = f"on {ranks(c.world_size)}{_way(c)} {place}"
     place += ", where nothing is exchanged" if c.world_size == 1 else ""
     n = count(c.paired.n, "launch")
     if c.verdict == "equal":
@@ -214,18 +217,16 @@ def _share(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> st
 
 def _curve(a: Analysis, c: Comparison) -> str:
     """Describe the ratios along a comparison's first curve, of a study that plans no verdict."""
-    curve, way = c.curves[0], f" over {TRANSPORTS.get(c.transport, c.transport)}"
-    way += f" in arm {c.arm}" if c.arm and not c.arms_differ else ""
+    curve = c.curves[0]
     line = c.transport, c.arm, fixed(c.points[0], curve)
-    batch = curve == "batch"
     values = [
         f"{ratio(r.paired.ratio)} at "
-        + (f"{r.batch_per_rank} images per rank" if batch else ranks(r.world_size))
+        + (f"{r.batch_per_rank} images per rank" if curve == "batch" else ranks(r.world_size))
         for r in sorted(a.comparisons, key=lambda row: row.points[0][2:])
         if curve in r.curves and (r.transport, r.arm, fixed(r.points[0], curve)) == line
     ]
-    ends = f"; {count(c.paired.n, 'launch')}, a curve without a verdict."
-    return f"{over(c)}{way} is {', '.join(values)}{ends}"
+    n = f"{count(c.paired.n, 'launch')}, a curve without a verdict."
+    return f"{over(c)}{_way(c)} is {', '.join(values)}; {n}"
 
 
 def _scaling(a: Analysis) -> Iterator[str]:
@@ -358,8 +359,8 @@ def _launches(a: Analysis) -> Iterator[Check]:
         yield n, True, f"each of {points} has runs in {every(planned, 'planned launch')}"
     if a.loaded.changed:
         yield "study changed", False, a.loaded.changed
-    aside = [x.reason for x in a.loaded.unusable if x.state == "ok"]
-    if aside:  # complete, and not to be averaged with the others
+    # complete, and not to be averaged with the others
+    if aside := [x.reason for x in a.loaded.unusable if x.state == "ok"]:
         why = f"of another kind: {'; '.join(dict.fromkeys(aside))}"
         yield f"{count(len(aside), 'run')} set aside: {aside[0]}", False, why
     if lost := sum(sum(ends.values()) for ends in a.attempts.values()):
