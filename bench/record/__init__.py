@@ -124,7 +124,7 @@ class Run:
         return [list(chain.from_iterable(rank)) for rank in zip(*self.steps(phase), strict=False)]
 
     @property
-    def seconds_per_step(self) -> float:
+    def step_seconds_mean(self) -> float:
         """Mean seconds per step of the whole run: all windows' seconds over their steps."""
         return sum(self.window_seconds) / float(sum(w["steps"] for w in self.windows))
 
@@ -132,7 +132,7 @@ class Run:
     def images_per_s(self) -> float:
         """Throughput of the whole run, on all ranks (Hoefler & Belli 2015, rule 3)."""
         assert self.config is not None
-        return self.config.samples_per_step / self.seconds_per_step
+        return self.config.samples_per_step / self.step_seconds_mean
 
     @property
     def end(self) -> Mapping[str, Any]:
