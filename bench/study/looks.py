@@ -17,7 +17,7 @@ _SEED = 20250613
 
 
 def schedule(launches: int, max_launches: int) -> tuple[int, ...]:
-    """List the launches to read a verdict at: from `launches`, at least MIN_LAUNCHES, to `max_launches`."""
+    """List the launches to decide at: from `launches`, at least MIN_LAUNCHES, to `max_launches`."""
     return tuple(range(max(launches, MIN_LAUNCHES), max_launches + 1, STEP))
 
 

@@ -19,7 +19,6 @@ from bench.study.disk import write_whole
 from bench.study.frames import load
 from bench.study.stats import MIN_LAUNCHES
 from plots.analyse.study import analyse
-from plots.report.tables import csv_text
 from tests.simulation.noise import measured
 from tests.simulation.studies import simulate
 
@@ -55,7 +54,7 @@ def make(folders: Sequence[Path], out: Path) -> list[str]:
     write_whole(out / "simulation.json", json.dumps({**head, **written}, indent=1) + "\n")
     for name in TABLES:
         frame = pd.DataFrame(written[name])
-        write_whole(out / f"{name}.csv", csv_text(frame))
+        write_whole(out / f"{name}.csv", frame.to_csv(index=False))
     said = [f"{'met   ' if bar.met else 'missed'} {bar.what}: {bar.found}" for bar in found.bars]
     return [f"{found.studies:,} simulated studies a row, seed {found.seed}", *said]
 
