@@ -53,8 +53,8 @@ class Render(StudyOptions):
 class RunHere(StudyOptions):
     """Do the study's runs here, one after the other, and more launches until it is settled.
 
-    After its `launches` launches, and then after every two more, the verdict is looked at, until it
-    is settled, `max_launches` or the budget is reached. What failed, timed out or was stopped is
+    After its `launches` launches, and then after every two more, it is looked at, until it is
+    settled, `max_launches` or the budget is reached. What failed, timed out or was interrupted is
     done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl. Exit
     status: 0 every run is ok, settled or not, 1 one is not, 2 the input was wrong, 3 not settled
     with --require-settled.

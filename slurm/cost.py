@@ -32,7 +32,7 @@ def lines(work: Work) -> list[str]:
     launches = f"{work.launches_planned.partition(' of')[0]} = {_shown(likely)} node-h"
     launches += f" for the {left} with runs to do" if left != work.launches else ""
     if work.launches < MIN_LAUNCHES or not work.study.pairs:
-        launches += f"; fewer than {MIN_LAUNCHES} launches give no verdict"
+        launches += f"; fewer than {MIN_LAUNCHES} launches settle nothing"
     elif work.most > work.launches:
         most_h = likely + likely / left * (work.most - work.launches)
         launches += f"; at most {work.most} = {_shown(most_h)} node-h"

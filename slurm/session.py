@@ -85,7 +85,7 @@ class Work:
     @property
     def looks(self) -> bool:
         """Whether looks decide how far it goes: not where it compares nothing, trains to a target
-        or plans too few launches for a verdict, nor where the command line has their number.
+        or plans too few launches to settle anything, nor where the command line has their number.
         """
         study = self.study
         compares = (

@@ -24,9 +24,9 @@ def next_wave(work: Work) -> tuple[int, str]:
     """
     if work.todo or not work.looks:
         return work.launches, ""
-    verdict, settled = look(work.folder.path)
+    words, settled = look(work.folder.path)
     standing = Standing(work.launches, work.launches, work.most, settled)
-    return standing.decide()[0], standing.say(verdict)
+    return standing.decide()[0], standing.say(words)
 
 
 def submit_missing(work: Work, report: bool = True) -> Iterator[str]:

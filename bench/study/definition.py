@@ -253,24 +253,12 @@ class Study(StrictTable):
 
     @property
     def comparisons(self) -> list[tuple[Side, Side]]:
-        """What is compared with a verdict: two cells in each arm of both, or arms of one cell."""
+        """What is compared, and decided: two cells in each arm of both, or arms of one cell."""
         return [
             ((a, over), (b, arm))
             for a, b in self.pairs
             for arm in self.arms_of(b)
             if (over := self.over(arm) if a == b else arm) in self.arms_of(a)
-        ]
-
-    @property
-    def gains(self) -> list[tuple[Side, Side]]:
-        """What is told without a verdict: each cell in an arm over the one that the arm names."""
-        if self.reference == self.candidate:
-            return []
-        return [
-            ((cell, over), (cell, arm))
-            for cell in self.cells
-            for arm in self.arms_of(cell)
-            if (over := self.over(arm)) in self.arms_of(cell)
         ]
 
     def over(self, arm: str) -> str | None:
@@ -288,7 +276,7 @@ class Study(StrictTable):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Launches at which a verdict is read; none where there never are enough."""
+        """Launches at which it is decided; none where there never are enough."""
         return schedule(self.launches, self.max_launches)
 
     @property

@@ -68,7 +68,7 @@ def _legendre() -> tuple[np.ndarray, np.ndarray]:
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
-    """Estimate a verdict's chance at `n` launches alone, were ratio and noise so far the truth."""
+    """Estimate the chance to settle at `n` launches alone, were ratio and noise so far true."""
     if p.sd_log is None:
         return None
     effect = math.log(p.ratio)
@@ -77,7 +77,7 @@ def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | No
 
 
 def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
-    """Find the fewest launches, more than there are, at which a verdict's `chance` is POWER."""
+    """Find the fewest launches, more than there are, at which the `chance` to settle is POWER."""
     if p.sd_log is None:
         return None
     start = max(MIN_LAUNCHES, p.n + 1)

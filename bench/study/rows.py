@@ -100,8 +100,6 @@ def row_of(run: Run, arm: str) -> RunRow:
         "trainings": _trainings(run),
         "served": _served(run),
         "resources": _resources(run),
-        "processes": run.processes,
-        "renamed": config.log_path is None or config.log_path.name != run.path.name,
     }
 
 
@@ -126,7 +124,7 @@ def _measured(run: Run) -> RunRow:
     known = not any(share is None for shares in busy for share in shares)
     return {
         "images_per_s": run.images_per_s,
-        "step_seconds_mean": run.seconds_per_step,
+        "step_seconds_mean": run.step_seconds_mean,
         "step_seconds_median": float(np.median(steps)),
         "step_seconds_p95": p95,
         "step_seconds_p99": p99,

@@ -47,16 +47,16 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
         log = read_run(run.log)
     except UsageError as error:  # a folder of that name, or a file of somebody else
         return RunStatus(run, "failed", str(error))
-    verdict = log.verdict
+    outcome = log.outcome
     wall_s = log.exit.get("wall_s")
     if wall_s is not None and (turns := log.host.get("turns")):
         wall_s = round(wall_s / turns["worlds"])  # its share of the launch
     if log.config is not None and (other := difference(run.config, log.config)):
         return RunStatus(run, "failed", f"the log is of another run: {other}", wall_s)
-    if verdict.state == "running":
+    if outcome.state == "running":
         return RunStatus(run, *unfinished)
-    place = (log.hosts, log.allocation) if verdict.state == "ok" else ((), "")
-    return RunStatus(run, verdict.state, verdict.reason, wall_s, *place, verdict.words)
+    place = (log.hosts, log.allocation) if outcome.state == "ok" else ((), "")
+    return RunStatus(run, outcome.state, outcome.reason, wall_s, *place, outcome.words)
 
 
 def _with_its_job(job: str) -> tuple[str, str]:

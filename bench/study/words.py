@@ -9,7 +9,7 @@ from bench.backends.catalogue import facts, parts
 from bench.study.definition import Point
 
 if TYPE_CHECKING:  # what counts in words starts without pandas
-    from bench.study.verdict import Comparison
+    from bench.study.comparison import Comparison
 
 
 def interim(folder: Path) -> tuple[str, bool]:
@@ -17,9 +17,9 @@ def interim(folder: Path) -> tuple[str, bool]:
 
     Raises UsageError if no log is usable.
     """
+    from bench.study.comparison import compare
     from bench.study.frames import load, require
     from bench.study.points import ranks, tabulate
-    from bench.study.verdict import compare
 
     loaded = load(folder)
     require(loaded, folder)

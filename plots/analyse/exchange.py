@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from bench.study.points import LaunchMean, NotCompared, Table, by_point, describ
 from bench.study.stats import Estimate
 from plots.analyse.scaling import distributed
 
+_LEAST = 3  # sizes of a line: one through two always fits
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
 _MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_LAUNCH)
 _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins may differ
@@ -26,12 +27,7 @@ class StepParts:
     """Mean seconds of the parts of observed steps, and of steps that were not observed."""
 
     point: Point
-    input_seconds: Estimate | None
-    forward_seconds: Estimate | None
-    backward_seconds: Estimate | None
-    waiting_seconds: Estimate | None
-    reducing_seconds: Estimate | None
-    optimiser_seconds: Estimate | None
+    parts: Mapping[str, Estimate]  # those of SHOWN
     step_seconds: Estimate
     undisturbed_seconds: Estimate | None
 
@@ -58,21 +54,19 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Exchange:
-    """All of it; any may be empty. A row's estimates are in seconds of a step."""
+    """Whatever a folder tells of the exchange; a row's estimates are in seconds of a step."""
 
-    breakdowns: list[StepParts]  # the parts of observed steps, and steps that were not observed
-    costs: list[Cost]  # three numbers for one exchange; None where the runs are not there
-    overlaps: list[Overlap]  # with the exchange beside the backward pass, and after it
+    breakdowns: list[StepParts]
+    costs: list[Cost]
+    overlaps: list[Overlap]
 
 
 def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange | None:
     """Examine the points of undisturbed and observed runs; None where a folder has no such runs."""
-    exchange = Exchange(
-        breakdowns=list(_breakdowns(table, observed, missing)),
-        costs=list(_costs(table, observed, missing)),
-        overlaps=list(_overlaps(table, missing)),
-    )
-    return exchange if any(vars(exchange).values()) else None
+    parts = list(_breakdowns(table, observed, missing))
+    costs = list(_costs(table, observed, missing))
+    overlaps = list(_overlaps(table, missing))
+    return Exchange(parts, costs, overlaps) if parts or costs or overlaps else None
 
 
 def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
@@ -88,13 +82,12 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
             missing.append(NotCompared(pair, "; ".join(other)))
             plain = {}
         undisturbed = [mean.step_seconds for mean in plain.values()]
-        seconds: dict[str, Estimate | None] = {
-            f"{name}_seconds": stats.arithmetic_mean([mean.parts[name] for mean in means])
-            for name in SHOWN
-        }
-        whole = stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means])
-        alone = stats.geometric_mean(undisturbed) if undisturbed else None
-        yield StepParts(point=point, step_seconds=whole, undisturbed_seconds=alone, **seconds)
+        yield StepParts(
+            point=point,
+            parts={x: stats.arithmetic_mean([m.parts[x] for m in means]) for x in SHOWN},
+            step_seconds=stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means]),
+            undisturbed_seconds=stats.geometric_mean(undisturbed) if undisturbed else None,
+        )
 
 
 def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
@@ -103,23 +96,25 @@ def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterato
     """
     watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
     for point in sorted(table.launches.keys() | watched.keys()):
-        seen = watched.get(point)
         work = (table if point in table.launches else observed).work(point)
         if point.cell == "single" or work.get("exchange") == "off":
             continue
-        means = [] if seen is None else observed.launches[seen].values()
-        seconds = {
-            "exposed_seconds": [mean.parts["exposed"] for mean in means],
-            "inflation_seconds": _differences(
-                observed, seen, lambda mean: mean.parts["backward"], missing
-            ),
-            "difference_seconds": _differences(
-                table, point, lambda mean: mean.step_seconds, missing
-            ),
-        }
-        if any(seconds.values()):
-            each = {k: stats.arithmetic_mean(v) if v else None for k, v in seconds.items()}
-            yield Cost(point=point, **each)
+        exposed, inflation = list[float](), list[float]()
+        if seen := watched.get(point):
+            exposed = [mean.parts["exposed"] for mean in observed.launches[seen].values()]
+            inflation = _differences(observed, seen, lambda mean: mean.parts["backward"], missing)
+        difference = _differences(table, point, lambda mean: mean.step_seconds, missing)
+        if exposed or inflation or difference:
+            yield Cost(
+                point=point,
+                exposed_seconds=_mean(exposed),
+                inflation_seconds=_mean(inflation),
+                difference_seconds=_mean(difference),
+            )
+
+
+def _mean(seconds: Sequence[float]) -> Estimate | None:
+    return stats.arithmetic_mean(seconds) if seconds else None
 
 
 def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
@@ -144,13 +139,10 @@ def _without(table: Table, point: Point, field: str) -> Point | None:
 
 
 def _differences(
-    table: Table,
-    a: Point | None,
-    seconds: Callable[[LaunchMean], float],
-    missing: list[NotCompared],
+    table: Table, a: Point, seconds: Callable[[LaunchMean], float], missing: list[NotCompared]
 ) -> list[float]:
     """Subtract from `a`'s seconds those of its twin without the exchange, by launch."""
-    if a is None or a not in table.launches or (b := _without(table, a, "exchange")) is None:
+    if a not in table.launches or (b := _without(table, a, "exchange")) is None:
         return []
     pair = f"{describe(a)} against {describe(b)}"
     launches = table.shared(a, b, _OTHER_WORK, pair, missing)
@@ -166,7 +158,6 @@ class Bound:
     gradient_bytes: int
     exchange_seconds: float
     visible_efficiency: float
-    visible_speedup: float
     hidden_efficiency: float
 
 
@@ -184,38 +175,54 @@ def bounds(
         if log is None or plain not in table.launches:
             continue
         rows = next(rows for p, rows in by_point(runs) if p == point)
-        pair = f"{curve}: {describe(point)} against all-reduces alone"
         cpus = {cpu for one in rows["facts"] if (cpu := one.get("cpu")) is not None}
         size = rows["gradient_bytes"].iloc[0]
-        exchange = _seconds(log, size)
-        if cpus - {log.machine}:
-            reason = f"cpu: {', '.join(sorted(cpus | {log.machine}))}"
+        lines = fit([(t.bytes, t.median_s) for t in log.of("all_reduce")])
+        exchanges = [
+            latency_s + s_per_byte * size
+            for (first, last), (latency_s, s_per_byte) in lines
+            if first <= size <= last
+        ]
+        if cpus - {log.machine} or not exchanges:
+            reason = f"no all-reduce of {size:,.0f} bytes lies on a fitted line"
+            if cpus - {log.machine}:
+                reason = f"cpu: {', '.join(sorted(cpus | {log.machine}))}"
+            pair = f"{curve}: {describe(point)} against all-reduces alone"
             missing.append(NotCompared(pair, reason))
-        elif exchange is None:
-            reason = f"no all-reduce of {size:,.0f} bytes lies between measured ones"
-            missing.append(NotCompared(pair, reason))
-        else:
-            seconds = [m.step_seconds for m in table.launches[plain].values()]
-            alone = stats.geometric_mean(seconds).value
-            compute = alone if curve == "weak" else alone / point.world_size
-            visible = compute / (compute + exchange)
-            yield Bound(
-                point=point,
-                curve=curve,
-                gradient_bytes=int(size),
-                exchange_seconds=exchange,
-                visible_efficiency=visible,
-                visible_speedup=visible * point.world_size,
-                hidden_efficiency=compute / max(compute, exchange),
-            )
+            continue
+        seconds = [m.step_seconds for m in table.launches[plain].values()]
+        alone = stats.geometric_mean(seconds).value
+        compute = alone if curve == "weak" else alone / point.world_size
+        yield Bound(
+            point=point,
+            curve=curve,
+            gradient_bytes=int(size),
+            exchange_seconds=exchanges[0],
+            visible_efficiency=compute / (compute + exchanges[0]),
+            hidden_efficiency=compute / max(compute, exchanges[0]),
+        )
 
 
-def _seconds(log: Measured, size: float) -> float | None:
-    """Interpolate an all-reduce's seconds between measured sizes, on logarithmic axes; None outside
-    of them.
+def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:
+    """Fit one line to small sizes and one to large, parted where both fit best; one line to few.
+
+    Takes (bytes, seconds) by rising bytes; returns each line's first and last bytes, its latency in
+    seconds and its seconds per byte, neither below zero. Hockney's model (1994), by least relative
+    squares: a microsecond counts as much as a second.
     """
-    times = log.of("all_reduce")
-    if not times or not times[0].bytes <= size <= times[-1].bytes:
-        return None
-    sizes, seconds = np.log([(t.bytes, t.median_s) for t in times]).T
-    return float(np.exp(np.interp(np.log(size), sizes, seconds)))
+    from scipy.optimize import nnls  # which takes half a second to import
+
+    cuts = range(_LEAST, len(times) - _LEAST + 1)
+    ways = [[times[:cut], times[cut:]] for cut in cuts] or [[times]]
+    candidates = []
+    for way in ways:
+        lines, lost = [], 0.0
+        for part in way:
+            size, seconds = np.array(part, float).T
+            columns = np.stack([1 / seconds, size / seconds], axis=1)
+            scale = columns.max(axis=0)  # many orders of magnitude apart
+            line, rest = nnls(columns / scale, np.ones(len(part)))
+            lines.append(((size[0], size[-1]), line / scale))
+            lost += rest**2
+        candidates.append((lost, lines))
+    return min(candidates, key=lambda candidate: candidate[0])[1]

@@ -17,12 +17,12 @@ from bench.record.events import machine_of
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
 from bench.study.comparability import EMULATE, usual
+from bench.study.comparison import Comparison, compare
 from bench.study.definition import Point, Study
 from bench.study.frames import Loaded
 from bench.study.plan import config_of, points
 from bench.study.points import CURVES, NotCompared, Table, alone, by_point, tabulate
 from bench.study.stats import Estimate
-from bench.study.verdict import Comparison, compare
 from plots.analyse import scaling
 from plots.analyse.exchange import Bound, Exchange, bounds, examine
 from plots.analyse.scaling import Efficiency, Gain, Throughput

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,20 +12,19 @@ from bench.study.words import count, ends
 if TYPE_CHECKING:  # what writes no interval starts without scipy
     from bench.study.stats import Estimate
 
-_LONGEST_NAME = 120  # of a file
+_LONGEST_NAME = 200  # of a file
 _LINK = re.compile(r"^\[|\][(\[]")  # what may begin a link, its definition or a box to tick
 
 ratio = "{:.3f}".format
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Turn text of a log or a study into one printable line; a digest tells cut texts apart."""
-    head = " ".join(text[: 2 * limit].split())
-    line = "".join(c if c.isprintable() else "?" for c in head)
+    """Turn text of a log or a study into one printable line, cut at the limit."""
+    line = " ".join(text[: 2 * limit].split())
+    line = "".join(c if c.isprintable() else "?" for c in line)
     if len(text) <= 2 * limit and len(line) <= limit:
         return line
-    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
-    return f"{line[:limit]}... ({len(text):,} characters, {digest[:8]})"
+    return f"{line[:limit]}... ({len(text):,} characters)"
 
 
 def escape(value: object, limit: int = 1000) -> str:
@@ -124,8 +122,4 @@ def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     for key in keys:
         differing = [str(part) for part, other in zip(key, varies, strict=True) if other]
         words = [re.sub(r"[^a-z0-9._]+", "-", part.lower()).strip("-") for part in differing]
-        slug = "-".join([name, *words])
-        if len(slug) > _LONGEST_NAME:
-            digest = hashlib.sha256(repr(differing).encode(errors="replace")).hexdigest()
-            slug = f"{slug[:_LONGEST_NAME]}-{digest[:8]}"
-        yield key, slug
+        yield key, "-".join([name, *words])[:_LONGEST_NAME]

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -193,50 +192,6 @@ def study_toml(folder: Path, launches: int = 6, margin: float = 0.02, more: str 
         f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nlaunches = {launches}\n'
         f"seed = 1\n{more}"
     )
-
-
-@dataclass
-class Job:
-    """A job under Slurm: its nodes with the slowdown of each, of one launch."""
-
-    id: str
-    launch: int
-    nodes: Mapping[str, float]
-    restart: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"n{len(self.nodes):03d}-launch{self.launch:02d}"
-
-    def place(self, world_size: int) -> dict[str, Any]:
-        """Make provenance of a run: ranks go round the nodes, which are named by their domain."""
-        names = list(self.nodes)
-        ranks = [
-            {
-                "rank": r,
-                "hostname": f"{names[r % len(names)]}.cluster",
-                "cpu": "Test CPU @ 2 GHz",
-                "threads": 1,
-            }
-            for r in range(world_size)
-        ]
-        job = {"SLURM_JOB_ID": self.id} | (
-            {"SLURM_RESTART_COUNT": str(self.restart)} if self.restart else {}
-        )
-        return host(world_size, ranks=ranks, job=job)
-
-
-def in_job(
-    folder: Path,
-    job: Job,
-    runs: Mapping[str, tuple[int, float]],
-) -> None:
-    """Write a job's runs, {cell: (ranks, slowdown)}, as slow as their slowest node."""
-    for cell, (world_size, slowdown) in runs.items():
-        run = config(cell, world_size, 16, job.launch, seed=job.launch)
-        true = 0.1 * slowdown * max(list(job.nodes.values())[:world_size])
-        name = f"{job.id}-{job.restart}-{job.launch}-{cell.replace('/', '-')}-{world_size}.jsonl"
-        write(folder / "runs" / name, run, true, provenance=job.place(world_size))
 
 
 def page(folder: Path) -> str:

@@ -89,13 +89,8 @@ def test_a_bundle_lists_every_file_has_a_fresh_report_and_the_same_bytes_again(
     assert bundle.read_bytes() == once
 
 
-def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        file = folder / name if name else first_log(folder)
-        assert old in file.read_text()
-        file.write_text(file.read_text().replace(old, new, 1))
-
-    return spoil
+def spoil(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new, 1))
 
 
 def cut(folder: Path) -> None:
@@ -104,22 +99,24 @@ def cut(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoiled", "words"),
     [
         (lambda folder: (folder / "study.toml").unlink(), "there is no study.toml"),
         (
-            edit("study.toml", "launches = 1", "margin = 0.2\nlaunches = 1"),
+            lambda folder: spoil(
+                folder / "study.toml", "launches = 1", "margin = 0.2\nlaunches = 1"
+            ),
             "the study file differs from the one that 7 of 7 runs carry",
         ),
-        (edit("", '"pid": ', '"pid": 9'), "is damaged: the log was changed after"),
+        (lambda folder: spoil(first_log(folder), '"pid": ', '"pid": 9'), "is damaged: the log was"),
         (cut, "has no end; wait for its job"),
         (lambda folder: write_job(folder, "begin"), "job 7 has begun and not ended; wait for it"),
     ],
 )
 def test_a_folder_that_contradicts_itself_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], None], words: str
+    folder: Path, capsys: pytest.CaptureFixture[str], spoiled: Callable[[Path], None], words: str
 ) -> None:
-    spoil(folder)
+    spoiled(folder)
     assert main(["bundle", str(folder)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {folder}")

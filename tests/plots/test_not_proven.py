@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.record import CHECKS
-from plots.report.checks import checks
-from plots.report.verdicts import standing
+from plots.report.findings import checks, standing
 from plots.report.write import analysed
 from tests.plots import logs
 

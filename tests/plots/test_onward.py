@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plots.report.checks import checks
+from plots.report.findings import checks
 from plots.report.write import analysed
 from tests.plots import logs
 

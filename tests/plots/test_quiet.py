@@ -9,8 +9,7 @@ import pytest
 
 from bench.study.frames import load
 from plots.analyse.study import analyse
-from plots.report.checks import checks
-from plots.report.findings import findings, terminal
+from plots.report.findings import checks, findings, terminal
 from tests.plots import logs
 
 START = {"busy_jiffies": 5000, "idle_jiffies": 9000, "steal_jiffies": 70, "own_jiffies": 300}

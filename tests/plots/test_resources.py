@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bench.study.frames import load
 from plots.__main__ import main
 from tests.plots import logs
 
@@ -45,9 +44,3 @@ def test_memory_and_operations_stand_beside_throughput(tmp_path: Path) -> None:
     assert row["rank's memory MB [95 %]"] == "700.0 [700.0, 700.0]"
     assert row["rank's GFLOP/s [95 %]"] == "160.0 [160.0, 160.0]"
     assert row["of peak [95 %]"] == "32.0 % [32.0, 32.0]"
-
-
-def test_a_peak_that_nobody_states_gives_no_utilisation(tmp_path: Path) -> None:
-    config = logs.config("ddp/mpi", 2)
-    logs.write(tmp_path / "a.jsonl", config, 0.1, end={"flops_per_image": 1e9})
-    assert load(tmp_path).runs["resources"].tolist() == [{"flops_per_image": 1e9}]

@@ -32,7 +32,7 @@ def test_the_price_is_that_of_the_first_look_and_of_the_last(tmp_path: Path) -> 
         "    1 node(s):   2 jobs,   10 runs, at most 20 min each, about 0.2 node-h",
         "    2 node(s):   2 jobs,    4 runs, at most 15 min each, about 0.2 node-h",
         f"4 jobs, about {hours:.1f} node-h, at most 1.7 node-h (45 s a run assumed)",
-        f"2 launches = {hours:.1f} node-h; fewer than 6 launches give no verdict",
+        f"2 launches = {hours:.1f} node-h; fewer than 6 launches settle nothing",
     ]
     six = lines(opened(tmp_path, SIX))
     assert six[-1] == "6 launches = 0.3 node-h; at most 20 = 0.9 node-h"

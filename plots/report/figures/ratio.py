@@ -8,8 +8,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from bench.study.comparison import Comparison
 from bench.study.points import CURVES, ranks
-from bench.study.verdict import Comparison
 from bench.study.words import rule, word
 from plots.analyse.study import Analysis
 from plots.report.axes import look, preset, reach, transport_order
@@ -21,8 +21,8 @@ from plots.report.figures.style import (
     name_rows,
     panels,
 )
+from plots.report.findings import over, sides
 from plots.report.format import ratio, short
-from plots.report.verdicts import over, sides
 
 
 def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:

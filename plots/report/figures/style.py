@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from bench.study.stats import MIN_LAUNCHES
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.axes import Estimates, Extent, Preset, Style, bars, cut, dots, is_log, preset
+from plots.report.findings import emulation
 from plots.report.format import clean, short
-from plots.report.verdicts import emulation
 
 GREY = "#666666"
 _POINTS = 9  # of a letter on a page
@@ -157,9 +157,8 @@ def legend(figure: Figure, columns: int = 0) -> None:
     entries = [each.get_legend_handles_labels() for each in figure.axes]
     handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
     names = sorted(handles, key=lambda name: name.startswith("ideal"))
-    texts = [preset().labels.get(name, name) for name in names]
     drawn = [handles[name] for name in names]
-    figure.axes[-1].legend(drawn, texts, loc="center", ncols=columns or _names_in_line())
+    figure.axes[-1].legend(drawn, names, loc="center", ncols=columns or _names_in_line())
 
 
 def caption(
@@ -171,7 +170,7 @@ def caption(
     """
     one = preset()
     figure.set_label(emulation(a, points))
-    title = ": ".join(filter(None, (str(figure.get_label()), one.title or title * one.titled)))
+    title = ": ".join(filter(None, (str(figure.get_label()), title * one.titled)))
     if title:
         figure.suptitle(clean(title, 160), x=0.01, ha="left", wrap=True, fontweight="bold")
     if one.titled:

@@ -162,12 +162,10 @@ def test_arms_are_compared_with_the_one_that_they_name(tmp_path: Path) -> None:
     study = read_study(write(tmp_path, SMALL + arms, cells=one))
     ddp = [("ddp/mpi", name) for name in ("once", "again", "slow")]
     assert study.comparisons == [(ddp[0], ddp[1]), (ddp[0], ddp[2])]
-    assert study.gains == []
     two = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
     naive = '[arms.usual]\n[arms.naive]\ncells = ["ddp/mpi"]\nover = "usual"\nclip_norm = 1.0\n'
     study = read_study(write(tmp_path, SMALL + naive, cells=two))
     assert study.comparisons == [(("ddp/mpi", "usual"), ("horovod/mpi", "usual"))]
-    assert study.gains == [(("ddp/mpi", "usual"), ("ddp/mpi", "naive"))]
 
 
 def test_the_arm_of_a_log_is_the_one_that_it_names_if_it_has_its_fields(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from bench.backends.catalogue import cells, parts
 from bench.study import comparability, looks, power, stats
 from bench.study.comparability import LaunchId
 from bench.study.definition import Point, Study, pairs
-from bench.study.points import CURVES, NotCompared, Table, alone, describe
+from bench.study.points import CURVES, NotCompared, Table, describe
 from bench.study.stats import Estimate, Paired, Verdict
 
 # sd of a log ratio between sessions, of this project's own: real training, and emulated
@@ -122,32 +122,9 @@ class _Pair(NamedTuple):
     curves: tuple[str, ...]
 
 
-class Choice(NamedTuple):
-    """One side of a comparison that was asked for: points of a cell, in one arm or in any."""
-
-    cell: str
-    arm: str | None = None
-
-    @classmethod
-    def read(cls, words: str) -> Choice:
-        """Read 'CELL' or 'CELL,ARM'."""
-        cell, comma, arm = words.partition(",")
-        return cls(cell, arm if comma else None)
-
-    def takes(self, point: Point) -> bool:
-        """Check whether a point is one of those chosen."""
-        return point.cell == self.cell and self.arm in (None, point.arm)
-
-
-def compare(
-    table: Table,
-    study: Study,
-    missing: list[NotCompared],
-    sides: tuple[Choice, Choice] | None = None,
-) -> list[Comparison]:
+def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
     """Compare every point that either side of the study has, paired by launch, with its verdict.
 
-    `sides` are compared in place of those that the study names; none of their points is primary.
     The primary one has the full ALPHA. The others have t intervals at ALPHA over their number
     (Bonferroni), so that all of them hold their truths at once in 1 - ALPHA of pages, at all looks,
     and no interval contradicts its word. Holm's steps would free error for the rest where one is
@@ -155,40 +132,20 @@ def compare(
     call one equal on 10 % of pages.
     """
     rows: list[_Pair] = []
-    for a, b in _pairs(table, study) if sides is None else _chosen(table, *sides):
+    for a, b in _pairs(table, study):
         pair = f"{describe(a)} against {b.arm if a.cell == b.cell else b.cell}"
         if lacking := [p for p in (a, b) if p not in table.launches]:
             missing.append(NotCompared(pair, f"no usable run of {lacking[0].cell}", lacking[0]))
         elif launches := table.shared(a, b, may_differ(study, a, b), pair, missing):
             through = table.curves[a] | table.curves[b]
             curves = tuple(curve for curve in CURVES if curve in through)
-            # who is first changes from launch to launch by design in pairs of the study alone
-            paired = table.paired(a, b, launches, swapped=sides is None)
+            paired = table.paired(a, b, launches, swapped=True)
             rows.append(_Pair(a, b, launches, paired, curves))
-    primary = _primary(table, rows, study) if sides is None else None
+    primary = _primary(table, rows, study)
     others = sum(r is not primary and r.paired.n >= stats.MIN_LAUNCHES for r in rows)
     levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
     nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
     return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
-
-
-def _chosen(table: Table, a: Choice, b: Choice) -> list[tuple[Point, Point]]:
-    """Pair points of two sides that were asked for, of one size and in one arm unless arms are
-    chosen; to `single`, which exchanges nothing, arms of the exchange are one.
-    """
-    chosen = a.arm is not None or b.arm is not None
-    return sorted(
-        (p, q)
-        for p in filter(a.takes, table.launches)
-        for q in filter(b.takes, table.launches)
-        if p != q
-        and p[2:] == q[2:]
-        and (
-            alone(table.work(p)) == alone(table.work(q))
-            if "single" in (p.cell, q.cell)
-            else chosen or p.arm == q.arm
-        )
-    )
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
