@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bench.study.points import ranks
+from bench.study.rows import Training
 from bench.study.words import rule
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
@@ -16,13 +18,13 @@ from plots.report.axes import in_order, look, preset
 from plots.report.figures.style import GUIDE, caption, legend, panels
 from plots.report.findings import line_label, page_arm
 
+_FAINT = 0.25  # opacity: lines of trainings lie on one another
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
-_KEPT = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")
 
 
 def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
-    """Draw accuracy against epochs and seconds, a line a training; where there is a target, draw
-    the share of trainings that have reached it.
+    """Draw accuracy against epochs and seconds, with one training bold, the same in every cell;
+    where there is a target, draw the share of trainings that have reached it.
     """
     targets = sorted({row.target for row in rows if row.target is not None})
     n = 2 + bool(targets)
@@ -30,24 +32,13 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     figure, grid = panels(*shape, names=len(rows), share_y=False)
     axes = [ax for line in grid for ax in line]
     cells = in_order(line_label(a, row.point) for row in rows)
-    for row in sorted(rows, key=lambda row: cells.index(line_label(a, row.point))):
+    rows = sorted(rows, key=lambda row: cells.index(line_label(a, row.point)))
+    for row in rows:
         name = line_label(a, row.point)
-        whole = look(name, cells)
-        style: dict[str, Any] = {key: whole[key] for key in _KEPT}
-        # lines of trainings lie on one another
-        line = style | {"linewidth": 1.0, "markersize": 0.5 * style["markersize"], "alpha": 0.6}
-        for i, training in enumerate(row.trainings):
-            shares = [100 * share for share in training.accuracies]
-            axes[0].plot(range(1, 1 + len(shares)), shares, label="" if i else name, **line)
-            axes[1].plot(training.seconds, shares, **line)
-        # a step up at each training that is done; trainings never done keep it below 100 %
-        ends = sorted(t.seconds[-1] for t in row.trainings if t.reached)
-        done = [100 * i / len(row.trainings) for i in range(len(ends) + 1)]
-        for ax in axes[2:]:
-            ax.plot([0.0, *ends], done, drawstyle="steps-post", **line | {"alpha": 1.0})
+        _draw_cell(axes, row, rows[0].usual, name, _style(name, cells))
     least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
-    last = min(100 * t.accuracies[-1] for row in rows for t in row.trainings)
-    cut = least - 2 < _FAR < last
+    ends = min(100 * t.accuracies[-1] for row in rows for t in row.trainings)
+    cut = least - 2 < _FAR < ends
     for ax in axes[:2]:
         for target in targets:
             ax.axhline(100 * target, ls="--", **GUIDE)
@@ -58,19 +49,54 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
         ax.set_xlabel("epochs" if ax is axes[0] else "seconds of training")
         ax.set_ylabel(y_name)
         ax.set_xlim(left=0)
-    for ax in axes[2:]:
-        ax.set_ylim(-3, 103)
+    for done in axes[2:]:
+        done.set_ylim(-3, 103)
     legend(figure)
     first, world = rows[-1].point, max(row.point.world_size for row in rows)
     names = " and ".join(map(rule, targets))
     title = f"Training to {names} right" if names else "Accuracy of trainings"
     words = [f"{first.global_batch} images per step", page_arm(a, first)]
     notes = [
-        f"{', '.join(filter(None, words))}. A line a training, each of another seed. Seconds "
-        "leave the judging out.",
+        f"{', '.join(filter(None, words))}. A line a training, each from a seed of its own; with "
+        f"markers: the one of median time of {rows[0].point.cell}, in every cell. Seconds leave "
+        "the judging out.",
         f"Accuracies below {_FAR} % are not drawn." if cut else "",
         f"n = {sum(len(row.trainings) for row in rows)} trainings.",
     ]
     points = [row.point for row in rows]
     caption(a, figure, points, f"{title}, {ranks(world)}", [*filter(None, notes)])
     return figure
+
+
+def _style(name: str, cells: Sequence[str]) -> dict[str, Any]:
+    whole = look(name, cells)
+    kept = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")
+    return {key: whole[key] for key in kept}
+
+
+def _draw_cell(
+    axes: Sequence[Axes], row: Trained, usual: Training, name: str, style: dict[str, Any]
+) -> None:
+    """Draw a cell's trainings, with the one of the usual training's seed in bold: one of each
+    cell's own choice would show other seeds as if frameworks learnt differently.
+    """
+    same = (t for t in row.trainings if (t.seed, t.index) == (usual.seed, usual.index))
+    chosen = next(same, row.usual)
+    faint = style | {"marker": "", "linewidth": 0.8, "alpha": _FAINT, "zorder": 1.5}
+    bold = style | {"linewidth": 1.6, "markersize": 0.7 * style["markersize"]}
+    for training in row.trainings:
+        shares = [100 * share for share in training.accuracies]
+        line = bold if training is chosen else faint
+        named = {"label": name} if training is chosen else {}
+        axes[0].plot(range(1, 1 + len(shares)), shares, **(line | named))
+        axes[1].plot(training.seconds, shares, **line)
+    for done in axes[2:]:
+        _draw_done(done, row, style)
+
+
+def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
+    """Draw a step up at each training that is done; trainings never done keep it below 100 %."""
+    at = sorted(t.seconds[-1] for t in row.trainings if t.reached)
+    shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
+    small = style | {"markersize": 0.6 * style["markersize"], "linewidth": 1.3}
+    ax.plot([0.0, *at], [0.0, *shares], drawstyle="steps-post", **small)
