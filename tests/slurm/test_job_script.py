@@ -29,10 +29,10 @@ class Script:
         self.script, self.folder, self.runs, self.env = script, folder, runs, env
         script.write_text(text)
 
-    def start(self, cwd: Path = ROOT, **env: str) -> Process:
+    def start(self, cwd: Path = ROOT, /, **env: str) -> Process:
         return start_process(["bash", str(self.script)], {**self.env, **env}, cwd)
 
-    def finish(self, cwd: Path = ROOT, **env: str) -> tuple[int, str, str]:
+    def finish(self, cwd: Path = ROOT, /, **env: str) -> tuple[int, str, str]:
         return finish(self.start(cwd, **env))
 
     def states(self) -> list[str]:
@@ -192,5 +192,5 @@ def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None
     assert job.finish(MPIRUN="no-mpirun") == (2, "", f"error: no-mpirun is not found; {cure}\n")
     assert job.finish(PYTHON="no-python") == (2, "", f"error: no-python is not found; {cure}\n")
     rule = f"no slurm/ in {tmp_path}; run this script from the repository root"
-    assert job.finish(cwd=tmp_path) == (2, "", f"error: {rule}\n")
+    assert job.finish(tmp_path) == (2, "", f"error: {rule}\n")
     assert not job.folder.exists()
