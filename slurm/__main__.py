@@ -75,11 +75,9 @@ class RunHere(StudyOptions):
             raise UsageError(f"site {self.site!r} hands out its nodes through Slurm; {cure}")
         if why := local_run.not_checkout():
             raise UsageError(why)
-        work.folder.check_own()
-        work.folder.check_way(slurm=False)
         local_run.find_launcher(work.site.hostfile)
         with work.folder.lock() as lock:
-            work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
+            work.folder.check_way(slurm=False)
             loop = RunLoop(work, lock, self.budget, began)
             loop.go_on()
         work = open_work(self)  # a run that outlived its job holds the study

@@ -145,20 +145,6 @@ def test_runs_that_hang_are_timed_out(tmp_path: Path) -> None:
         assert look(run, False).reason == "timed out after 2 s"
 
 
-def test_a_signal_ends_the_run_at_once_and_starts_no_other(tmp_path: Path) -> None:
-    """Also one that has no log yet."""
-    job = Job(tmp_path, {1: "hang early"})
-    process, printed = job.start(), job.runs[1].log.with_suffix(".out")
-    wait_for(lambda: printed.exists() and "importing" in printed.read_text())
-    process.send_signal(signal.SIGHUP)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (129, "")
-    assert job.states() == ["ok", "interrupted"] + ["planned"] * 5
-    assert last_event(job.runs[1]).items() >= {"interrupted": True}.items()
-    assert last_event(job.runs[1])["wall_s"] < 5
-    assert out.splitlines()[-1] == "stopped; the same command goes on with the next run"
-
-
 def test_a_run_whose_log_exists_is_left_alone(tmp_path: Path) -> None:
     """Where it is not ok, it counts as failed."""
     job = Job(tmp_path, runs=3)
