@@ -25,9 +25,10 @@ Positive = Annotated[Int, Field(ge=1, le=2**20)]
 Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], OneLine]
 # options of sbatch that `extra` must leave alone: submit, the study or another key sets them
-_OURS = """array chdir cpus-per dependency error exclusive help job-name no-requeue nodes ntasks
-open-mode output oversubscribe parsable quiet requeue signal test-only time usage verbose version
-wait wrap"""
+_OURS = """array chdir cpus-per-gpu cpus-per-task dependency error exclusive help job-name nodes
+no-requeue ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output
+oversubscribe parsable quiet requeue signal test-only time time-min usage verbose version wait wrap
+"""
 # keys that have left: files of users may still hold them, and no job depends on them
 _LEFT = """status doc_date sources interconnect node_local directives max_submitted
 account_required"""
@@ -187,7 +188,7 @@ def _broken_rules(s: Site) -> Iterator[tuple[str, str]]:
         if not (match := re.fullmatch(rf'--([a-z][a-z-]*)(={WORD}|="[^"\\]*")?', option)):
             yield key, f"access.extra: {option!r} is not of the form {form}"
         # sbatch takes names cut short as well
-        elif any(x.startswith(match[1]) or match[1].startswith(x) for x in _OURS.split()):
+        elif any(name.startswith(match[1]) for name in _OURS.split()):
             problem = f"access.extra: {option!r} breaks a job"
             yield key, f"{problem}: submit, the study or another key sets it; leave it out"
 
