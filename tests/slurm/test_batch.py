@@ -95,11 +95,6 @@ class Cluster:
         refusal = f'case "$*" in *{word}*) echo "sbatch: error: {why}" >&2; exit 1;; esac\nenv >'
         path.write_text(path.read_text().replace("env >", refusal))
 
-    def change_site(self, old: str, new: str) -> None:
-        text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('"testcluster"', '"own"')
-        (self.top / "own.toml").write_text(text.replace(old, new))
-        self.options = self.options.model_copy(update={"site": str(self.top / "own.toml")})
-
     def finish(self, *jobs: str) -> None:
         """Let all runs of these jobs, or of all jobs, end well."""
         for job in jobs or self.jobs():
@@ -215,11 +210,16 @@ def test_jobs_of_another_results_folder_are_not_taken_for_ours(cluster: Cluster)
 
 
 def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
-    cluster.change_site("[node]", '[access]\nclusters = "moon"\n\n[node]')
+    """And no two run there side by side where the site says so."""
+    keys = '[access]\nclusters = "moon"\n\n[policy]\none_at_a_time = true\n'
+    text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('"testcluster"', '"own"')
+    (cluster.top / "own.toml").write_text(text.replace("[policy]\n", keys))
+    cluster.options = cluster.options.model_copy(update={"site": str(cluster.top / "own.toml")})
     squeue = cluster.top / "bin" / "squeue"
     answer = f'echo "CLUSTER: moon"; cat "{cluster.top}/queue" 2>/dev/null'
     squeue.write_text(f'#!/bin/sh\ncase "$*" in *--clusters=moon*) {answer} ;; esac\nexit 0\n')
     cluster.submit()
+    assert "--dependency=afterany:101 " in cluster.said("sbatch")[1]
     assert cluster.submit() == [f"{job}  pending as job {101 + n}" for n, job in enumerate(JOBS)]
     assert len(cancel_all(cluster.work())) == 3
     assert cluster.said("scancel") == [f"--clusters=moon {n}" for n in (103, 101, 102)]
