@@ -18,7 +18,7 @@ try:
     from bench.shell import Group, call
     from bench.study.status import count, table
     from slurm import local_run, new_site, states, submit
-    from slurm.directives import REPORT, job_name
+    from slurm.fit import REPORT, job_name
     from slurm.session import OF_JOBS, ClusterOptions, StudyOptions, Work, open_work
     from slurm.states import JobState
     from slurm.until_settled import RunLoop, close, say_report, seconds

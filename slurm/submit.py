@@ -10,8 +10,7 @@ from typing import IO
 
 from bench.config import UsageError
 from slurm import slurm_commands, states
-from slurm.directives import REPORT, job_name
-from slurm.fit import job_of
+from slurm.fit import REPORT, job_name, job_of
 from slurm.session import Work, open_work
 from slurm.slurm_commands import Queued, SilentError
 from slurm.states import REPORTED, JobState
