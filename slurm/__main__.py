@@ -21,7 +21,7 @@ try:
     from slurm.fit import REPORT, job_name
     from slurm.session import OF_JOBS, ClusterOptions, StudyOptions, Work, open_work
     from slurm.states import JobState
-    from slurm.until_settled import RunLoop, close, say_report, seconds
+    from slurm.until_settled import RunLoop, Standing, close, look, say_report, seconds
 except ModuleNotFoundError as absent:
     give_up(absent)
 
@@ -111,10 +111,11 @@ class Submit(ClusterOptions):
         submit.scripts(work)  # every mistake comes out before anything is made
         if (why := local_run.not_checkout()) and not self.dry_run:
             raise UsageError(why)
-        launches, reason = submit.next_wave(work)
-        if reason:
-            print(reason)
-            work = open_work(self, launches=launches)
+        if work.looks and not work.todo:
+            verdict, settled = look(work.folder.path)
+            standing = Standing(work.blocks, work.blocks, work.most, settled)
+            print(standing.say(verdict))
+            work = open_work(self, launches=standing.decide()[0])
         if work.jobs:
             print(*lines(work), sep="\n")
         if self.dry_run:

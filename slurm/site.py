@@ -39,9 +39,7 @@ class Access(StrictTable):
     partition: Word = Field("", description="sbatch --partition")
     qos: Word = Field("", description="sbatch --qos")
     constraint: Word = Field("", description="sbatch --constraint, as in 'gpu&hbm80g'")
-    reservation: Word = Field(
-        "", description="sbatch --reservation; the command line's --reservation wins"
-    )
+    reservation: Word = Field("", description="sbatch --reservation; or on the command line")
     clusters: Word = Field("", description="sbatch --clusters")
     extra: tuple[OneLine, ...] = Field((), description="more options, as in '--licenses=scratch'")
 
@@ -78,9 +76,7 @@ class Setup(StrictTable):
     prologue: tuple[OneLine, ...] = Field((), description="lines of bash, after the modules")
     venv: OneLine = Field(".venv", description="from the repository root; '': python from PATH")
     container: tuple[OneLine, ...] = Field(
-        (),
-        description="words that start a program in a container, before python; the driver runs on "
-        "the host, with a Python 3.11 that has pydantic: DRIVER=...",
+        (), description="words before python, in a container; DRIVER=...: the host's Python 3.11"
     )
 
 
@@ -90,16 +86,12 @@ class Limits(StrictTable):
 
 
 class Paths(StrictTable):
-    data: OneLine = Field(
-        "data", description="folder with the data sets, for studies that name none"
-    )
+    data: OneLine = Field("data", description="data sets, for studies that name no folder")
 
 
 class Policy(StrictTable):
     exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
-    one_at_a_time: Bool = Field(
-        False, description="a study's jobs share wires or cores: no two run"
-    )
+    one_at_a_time: Bool = Field(False, description="no two jobs of a study side by side")
     requeue: Bool = Field(False, description="start again after a preemption or a dead node")
     signal_lead_s: Int = Field(120, ge=30, le=86_400, description="a job's warning before its end")
 
@@ -113,9 +105,7 @@ class Site(StrictTable):
     launch: Literal["mpirun", "srun", "ibrun"] = Field(description="the launcher of all cells")
     launch_args: tuple[str, ...] = Field((), description="further arguments of srun or ibrun")
     mpirun_args: tuple[str, ...] = Field((), description="arguments of mpirun before -n RANKS")
-    hostfile: OneLine = Field(
-        "", description="mpirun's, where ranks run on other machines than this"
-    )
+    hostfile: OneLine = Field("", description="mpirun's, where ranks run on other machines")
     mpi: Word = Field("", description="srun --mpi, of `srun --mpi=list`; default: the site's own")
     transport: Transport = Field("none", description="where a study names none: nccl, mpi, gloo")
     slurm_min_version: OneLine = Field("", description="oldest Slurm for all this, for people")
