@@ -317,6 +317,10 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
 def test_status_shows_jobs_and_runs_and_following_ends_with_what_is_undone(
     cluster: Cluster, call: Calls
 ) -> None:
+    first = cluster.jobs()["n001-b00"].runs[0]
+    start(first.config)  # by hand: nobody knows its job
+    assert "11 runs: 1 running, 10 planned" in call("status", *cluster.words)[1]
+    first.log.unlink()
     cluster.submit()
     cluster.set_queue("101|small-n001-b00|RUNNING")
     for job in JOBS[:2]:
@@ -331,7 +335,7 @@ def test_status_shows_jobs_and_runs_and_following_ends_with_what_is_undone(
     lost = cluster.jobs()["n002-b00"].runs[0]
     assert f"{lost.id}  node lost      killed together with its job, which ended: NODE_F" in out
     assert out.endswith("small: 1 launch, 11 runs: 1 running, 9 planned, 1 node lost\n")
-    cluster.jobs()["n001-b00"].runs[0].log.unlink()
+    first.log.unlink()
     cluster.finish("n001-b00")
     cluster.set_queue()
     follow = ("status", "--follow", *cluster.words)
