@@ -19,11 +19,11 @@ try:
     from bench.study.folder import StudyFolder
     from bench.study.plan import plan
     from bench.study.status import look
-    from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom, complain
     from slurm.driver.job import LocalJob
     from slurm.driver.script import JobOptions, read_groups
+    from slurm.fit import REPORT
 except ModuleNotFoundError as absent:
     give_up(absent)
 
