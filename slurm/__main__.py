@@ -18,10 +18,10 @@ try:
     from bench.shell import Group, call
     from bench.study.status import count, table
     from slurm import local_run, new_site, states, submit
-    from slurm.directives import REPORT, job_name
+    from slurm.fit import REPORT, job_name
     from slurm.session import OF_JOBS, ClusterOptions, StudyOptions, Work, open_work
     from slurm.states import JobState
-    from slurm.until_settled import RunLoop, close, say_report, seconds
+    from slurm.until_settled import RunLoop, Standing, close, look, say_report, seconds
 except ModuleNotFoundError as absent:
     give_up(absent)
 
@@ -75,11 +75,9 @@ class RunHere(StudyOptions):
             raise UsageError(f"site {self.site!r} hands out its nodes through Slurm; {cure}")
         if why := local_run.not_checkout():
             raise UsageError(why)
-        work.folder.check_own()
-        work.folder.check_way(slurm=False)
         local_run.find_hosts(work.site.hostfile)
         with work.folder.lock() as lock:
-            work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
+            work.folder.check_way(slurm=False)
             loop = RunLoop(work, lock, self.budget, began)
             loop.go_on()
         work = open_work(self)  # a run that outlived its job holds the study
@@ -113,10 +111,11 @@ class Submit(ClusterOptions):
         submit.scripts(work)  # every mistake comes out before anything is made
         if (why := local_run.not_checkout()) and not self.dry_run:
             raise UsageError(why)
-        launches, reason = submit.next_wave(work)
-        if reason:
-            print(reason)
-            work = open_work(self, launches=launches)
+        if work.looks and not work.todo:
+            verdict, settled = look(work.folder.path)
+            standing = Standing(work.launches, work.launches, work.most, settled)
+            print(standing.say(verdict))
+            work = open_work(self, launches=standing.decide()[0])
         if work.jobs:
             print(*lines(work), sep="\n")
         if self.dry_run:

@@ -18,6 +18,7 @@ from slurm.site import Site
 PREFLIGHT_S = 300  # limit of the look at the launch: torch on all nodes, every transport once
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
 START_S = 60  # what a job usually takes before its first run
+REPORT = "report"  # id of the job that writes the report; those that measure are as n004-launch00
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ def job_of(run: PlannedRun, site: Site) -> str:
     """Name the job that a run is part of."""
     launch, nodes = _place(run, site)
     return f"n{nodes:03d}-launch{launch:02d}"
+
+
+def job_name(study: Study, job_id: str) -> str:
+    """Name a job in the queue so that the jobs of a study can be told apart."""
+    return f"{study.name}-{job_id}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:

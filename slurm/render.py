@@ -1,18 +1,18 @@
-"""Render runs as a job script: strict templates to text, nothing is written or started here."""
+"""Render runs as a job script, with options for the scheduler and launcher as the site wants."""
 
 from __future__ import annotations
 
 import functools
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.backends.catalogue import interface_variables
 from bench.study.definition import OWNED_FIELDS, Study
 from bench.study.plan import PlannedRun
-from slurm import directives
-from slurm.fit import EARLY_S, Job, expected_s, minutes
+from slurm.fit import EARLY_S, REPORT, Job, expected_s, job_name, minutes
 from slurm.site import Site
 from slurm.together import TurnGroup, together
 
@@ -33,7 +33,7 @@ def render_job(study: Study, text: str, site: Site, runs: Runs, folder: Path) ->
 
     `text` is the study's file, which the job leaves beside the logs as `python -m slurm run` does.
     """
-    site = directives.reaching_all_hosts(site)
+    site = reaching_all_hosts(site)
     return _fill(
         "job.sh.j2",
         **_around(study, site, folder, "run", _CURE_HERE),
@@ -56,12 +56,12 @@ def render_batch(
         "job.sh.j2",
         **_around(study, site, folder, "submit", _CURE),
         **_runs(study, text, site, job.runs),
-        directives=directives.directives(study, site, job, wanted),
+        directives=directives(study, site, job, wanted),
         job=job,
         minutes=minutes(job, study, site, wanted),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
         early_s=EARLY_S,
-        launch_args=directives.step_args(site),
+        launch_args=step_args(site),
         preflight=shlex.join(word for words in doctor for word in words),
         cells=sorted({run.point.cell for run in tried}),
     )
@@ -76,7 +76,7 @@ def render_report(study: Study, site: Site, folder: Path, again: Sequence[str] =
         "report.sh.j2",
         again=again,
         **_around(study, site, folder, "submit", _CURE),
-        directives=directives.report_directives(study, site),
+        directives=report_directives(study, site),
     )
 
 
@@ -84,7 +84,7 @@ def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> di
     """Gather what a script sets up before it starts the driver, and what it says if it cannot."""
     driver = "DRIVER" if site.setup.container else "PYTHON"
     words = {"start": start, "cure": cure, "driver": driver, "folder": str(folder)}
-    return {"study": study, "site": site, "env": directives.exports(site), **words}
+    return {"study": study, "site": site, "env": exports(site), **words}
 
 
 def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
@@ -145,3 +145,86 @@ def _launches(groups: Iterable[TurnGroup], fields: Sequence[str]) -> list[dict[s
         group = {"head": head if len(runs) > 1 else "", "runs": lines}
         launches.setdefault(config.launch, empty)["groups"].append(group)
     return list(launches.values())
+
+
+def directives(study: Study, site: Site, job: Job, wanted: int | None = None) -> list[str]:
+    """List sbatch's options; `wanted`: minutes to ask for, else as many as the job needs."""
+    if site.launch == "ibrun":  # it takes the ranks from the job, and binds them itself
+        ranks: dict[str, object] = {"ntasks": job.nodes * site.ranks_per_node}
+    else:
+        ranks = {"ntasks-per-node": site.ranks_per_node, "cpus-per-task": site.cpu.per_rank}
+    hours, rest = divmod(minutes(job, study, site, wanted), 60)
+    resources = {
+        **ranks,
+        **_gpus(site),
+        "time": f"{hours:02d}:{rest:02d}:00",
+        "exclusive": site.policy.exclusive,
+        # B: to the batch shell alone: ranks and the processes that load their data would die of it
+        "signal": f"B:USR1@{site.policy.signal_lead_s}",
+    }
+    return _options(job_name(study, job.id), site, job.nodes, resources, site.policy.requeue)
+
+
+def report_directives(study: Study, site: Site) -> list[str]:
+    """List options of sbatch for the job that writes the report: one process, minutes, no GPU."""
+    # a rank's memory comes with its CPUs
+    cpus = {} if site.launch == "ibrun" else {"cpus-per-task": site.cpu.per_rank}
+    most = min(10, site.limits.max_minutes or 10)
+    resources = {"ntasks": 1, **cpus, "time": f"00:{most:02d}:00"}
+    return _options(job_name(study, REPORT), site, 1, resources, requeue=False)
+
+
+def _words(options: Mapping[str, object]) -> list[str]:
+    """Write options as on a command line; True: an option without a value, False or '': none."""
+    written = ((name, value) for name, value in options.items() if value)
+    return [f"--{name}" if value is True else f"--{name}={value}" for name, value in written]
+
+
+def _options(
+    name: str, site: Site, nodes: int, resources: Mapping[str, object], requeue: bool
+) -> list[str]:
+    place = {**site.access.model_dump(exclude={"extra"}), "hint": site.cpu.hint, "nodes": nodes}
+    output = {"open-mode": "append", "output": "%x-%j.out"}
+    end = {"requeue": requeue, "no-requeue": not requeue}
+    options = {"job-name": name, **place, **resources, **output, **end}
+    return [*_words(options), *site.access.extra]
+
+
+def _gpus(site: Site) -> dict[str, object]:
+    gpus = site.node.gpus
+    kind = f"{site.gpu.type}:" if site.gpu.type else ""
+    values = {"gpus-per-node": f"{kind}{gpus}", "gres": f"gpu:{kind}{gpus}"}
+    values["gpus-per-task"] = f"{kind}1"
+    option = site.gpu.request
+    return {option: values[option]} if gpus and option != "none" else {}
+
+
+def step_args(site: Site) -> list[str]:
+    """List the arguments of srun or ibrun that are the same for every step, whatever its ranks."""
+    if site.launch != "srun":
+        return list(site.launch_args)
+    bound = {"gpu-bind": site.gpu.bind, "cpu-bind": site.cpu.bind, "mpi": site.mpi}
+    return [*_words({"kill-on-bad-exit": 1, **_gpus(site), **bound}), *site.launch_args]
+
+
+def exports(site: Site) -> dict[str, str]:
+    """Choose variables for every run: one wire for both frameworks; what the site says wins."""
+    variables = dict[str, str]()
+    if site.mpi.startswith("pmix"):
+        # Slurm's default, a tree, lets ranks out of a fence that others have not reached (22.05): a
+        # first message then meets a rank still inside MPI_Init, and Open MPI 5 crashes there
+        variables["SLURM_PMIX_FENCE"] = "ring"
+    if names := site.network.ifname:
+        first = names.partition(",")[0]
+        variables |= {"NCCL_SOCKET_IFNAME": names, **dict.fromkeys(interface_variables(), first)}
+    return {**variables, **site.env}
+
+
+def reaching_all_hosts(site: Site) -> Site:
+    """Return the site with mpirun told of its hostfile, and of variables that all hosts need."""
+    if not site.hostfile:
+        return site
+    env = exports(site)
+    named = [word for name in env if not name.startswith("OMPI_") for word in ("-x", name)]
+    arguments = (*site.mpirun_args, "--hostfile", site.hostfile, *named)
+    return site.model_copy(update={"mpirun_args": arguments, "env": env})

@@ -25,9 +25,10 @@ Positive = Annotated[Int, Field(ge=1, le=2**20)]
 Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], OneLine]
 # options of sbatch that `extra` must leave alone: submit, the study or another key sets them
-_OURS = """array chdir cpus-per dependency error exclusive help job-name no-requeue nodes ntasks
-open-mode output oversubscribe parsable quiet requeue signal test-only time usage verbose version
-wait wrap"""
+_OURS = """array chdir cpus-per-gpu cpus-per-task dependency error exclusive help job-name nodes
+no-requeue ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output
+oversubscribe parsable quiet requeue signal test-only time time-min usage verbose version wait wrap
+"""
 # keys that have left: files of users may still hold them, and no job depends on them
 _LEFT = """status doc_date sources interconnect node_local directives max_submitted
 account_required"""
@@ -38,9 +39,7 @@ class Access(StrictTable):
     partition: Word = Field("", description="sbatch --partition")
     qos: Word = Field("", description="sbatch --qos")
     constraint: Word = Field("", description="sbatch --constraint, as in 'gpu&hbm80g'")
-    reservation: Word = Field(
-        "", description="sbatch --reservation; the command line's --reservation wins"
-    )
+    reservation: Word = Field("", description="sbatch --reservation; or on the command line")
     clusters: Word = Field("", description="sbatch --clusters")
     extra: tuple[OneLine, ...] = Field((), description="more options, as in '--licenses=scratch'")
 
@@ -77,9 +76,7 @@ class Setup(StrictTable):
     prologue: tuple[OneLine, ...] = Field((), description="lines of bash, after the modules")
     venv: OneLine = Field(".venv", description="from the repository root; '': python from PATH")
     container: tuple[OneLine, ...] = Field(
-        (),
-        description="words that start a program in a container, before python; the driver runs on "
-        "the host, with a Python 3.11 that has pydantic: DRIVER=...",
+        (), description="words before python, in a container; DRIVER=...: the host's Python 3.11"
     )
 
 
@@ -89,16 +86,12 @@ class Limits(StrictTable):
 
 
 class Paths(StrictTable):
-    data: OneLine = Field(
-        "data", description="folder with the data sets, for studies that name none"
-    )
+    data: OneLine = Field("data", description="data sets, for studies that name no folder")
 
 
 class Policy(StrictTable):
     exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
-    one_at_a_time: Bool = Field(
-        False, description="a study's jobs share wires or cores: no two run"
-    )
+    one_at_a_time: Bool = Field(False, description="no two jobs of a study side by side")
     requeue: Bool = Field(False, description="start again after a preemption or a dead node")
     signal_lead_s: Int = Field(120, ge=30, le=86_400, description="a job's warning before its end")
 
@@ -112,9 +105,7 @@ class Site(StrictTable):
     launch: Literal["mpirun", "srun", "ibrun"] = Field(description="the launcher of all cells")
     launch_args: tuple[str, ...] = Field((), description="further arguments of srun or ibrun")
     mpirun_args: tuple[str, ...] = Field((), description="arguments of mpirun before -n RANKS")
-    hostfile: OneLine = Field(
-        "", description="mpirun's, where ranks run on other machines than this"
-    )
+    hostfile: OneLine = Field("", description="mpirun's, where ranks run on other machines")
     mpi: Word = Field("", description="srun --mpi, of `srun --mpi=list`; default: the site's own")
     transport: Transport = Field("none", description="where a study names none: nccl, mpi, gloo")
     slurm_min_version: OneLine = Field("", description="oldest Slurm for all this, for people")
@@ -187,7 +178,7 @@ def _broken_rules(s: Site) -> Iterator[tuple[str, str]]:
         if not (match := re.fullmatch(rf'--([a-z][a-z-]*)(={WORD}|="[^"\\]*")?', option)):
             yield key, f"access.extra: {option!r} is not of the form {form}"
         # sbatch takes names cut short as well
-        elif any(x.startswith(match[1]) or match[1].startswith(x) for x in _OURS.split()):
+        elif any(name.startswith(match[1]) for name in _OURS.split()):
             problem = f"access.extra: {option!r} breaks a job"
             yield key, f"{problem}: submit, the study or another key sets it; leave it out"
 

@@ -79,12 +79,14 @@ def no_report(work: Work, report: JobState) -> str:
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """Find the states of the runs; an unfinished one is running only while its own job is."""
+    """Find the states of the runs; an unfinished one is running only while its own job is, or where
+    it was submitted by hand: nobody knows that job.
+    """
     statuses = []
     may_change = {run.id for run in work.todo}  # of those that are ok: done again with a partner
     for status in work.statuses:
         if status.run.id in may_change:
-            job = states.get(job_of(status.run, work.site), JobState(""))
+            job = states.get(job_of(status.run, work.site), JobState("running"))
             ended = "" if job.in_progress else job.state
             status = look(status.run, job.state == "running", ended)
         statuses.append(status)

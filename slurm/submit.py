@@ -10,23 +10,10 @@ from typing import IO
 
 from bench.config import UsageError
 from slurm import slurm_commands, states
-from slurm.directives import REPORT, job_name
-from slurm.fit import job_of
+from slurm.fit import REPORT, job_name, job_of
 from slurm.session import Work, open_work
 from slurm.slurm_commands import Queued, SilentError
 from slurm.states import REPORTED, JobState
-from slurm.until_settled import Standing, look
-
-
-def next_wave(work: Work) -> tuple[int, str]:
-    """Choose the launches to submit up to, and say why: two more than were begun where all these
-    are complete and a look does not settle the study.
-    """
-    if work.todo or not work.looks:
-        return work.launches, ""
-    words, settled = look(work.folder.path)
-    standing = Standing(work.launches, work.launches, work.most, settled)
-    return standing.decide()[0], standing.say(words)
 
 
 def submit_missing(work: Work, report: bool = True) -> Iterator[str]:

@@ -17,10 +17,10 @@ try:
     from bench.study.folder import StudyFolder
     from bench.study.plan import plan
     from bench.study.status import look
-    from slurm.directives import REPORT
     from slurm.driver.closing import Diary, complain
     from slurm.driver.job import LocalJob, SlurmJob, check_allocation
     from slurm.driver.script import JobOptions, read_groups
+    from slurm.fit import REPORT
 except ModuleNotFoundError as absent:
     give_up(absent)
 

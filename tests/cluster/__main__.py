@@ -78,7 +78,7 @@ def _run_inside(command: Sequence[str]) -> int:
     # all nodes share the machine's cores: an Open MPI that polls would take them from the ranks
     # that compute
     os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-    # as in our job scripts, which say why (slurm/directives.py)
+    # as in our job scripts, which say why (slurm/render.py)
     os.environ.setdefault("SLURM_PMIX_FENCE", "ring")
     try:
         namespace.make_login()

@@ -21,22 +21,18 @@ COMMANDS = {
         'name=$(sed -n "s/^#SBATCH --job-name=//p" "$script")\n'
         'echo "$n|$name|PENDING|$script" >>"{folder}/queue"; echo "$n;cluster"\n'
     ),
-    "squeue": 'if [ -e "{folder}/squeue.down" ]; then exit 1; fi\ncat "{folder}/queue" '
-    "2>/dev/null\nexit 0\n",
-    "sacct": 'if [ ! -e "{folder}/accounts" ]; then echo "accounting is disabled" >&2; exit 1; '
-    'fi\ncat "{folder}/accounts"\n',
+    "squeue": '[ -e "{folder}/squeue.down" ] && exit 1\ncat "{folder}/queue" 2>/dev/null\nexit 0\n',
+    "sacct": 'cat "{folder}/accounts" || exit 1\n',  # without it, accounting is disabled
     "scancel": 'echo "$@" >>"{folder}/scancel.said"\n',
 }
 
 
-def install(folder: Path, *names: str) -> Path:
+def install(folder: Path) -> Path:
     """Write the commands into folder/bin, which is to stand first on PATH."""
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
-    for name in names or COMMANDS:
+    for name, command in COMMANDS.items():
         path = bin_folder / name
-        path.write_text(
-            "#!/bin/bash\n" + COMMANDS[name].format(python=sys.executable, folder=folder)
-        )
+        path.write_text(f"#!/bin/bash\n{command.format(python=sys.executable, folder=folder)}")
         path.chmod(0o755)
     return bin_folder

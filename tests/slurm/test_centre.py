@@ -21,13 +21,9 @@ from tests.slurm.studies import ROOT
 KIT = ROOT / "slurm" / "centre"
 WORKLOAD = "--transport mpi --model tests.bench.tiny:normalised --batch-per-rank 8 --image-size 8 "
 WORKLOAD += "--warmup-steps 3 --windows 3 --steps-per-window 3"
-PARTITION: dict[str, Any] = {
-    "name": "cpu",
-    "scheduler": "local",
-    "launcher": "mpirun",
-    "environs": ["builtin"],
-}
-PARTITION |= {"processor": {"num_cpus": 2}, "extras": {"ranks_per_node": 2}}
+PARTITION: dict[str, Any] = {"name": "cpu", "scheduler": "local", "launcher": "mpirun"}
+PARTITION |= {"environs": ["builtin"], "processor": {"num_cpus": 2}}
+PARTITION |= {"extras": {"ranks_per_node": 2}}
 SYSTEM = {"name": "here", "hostnames": [".*"], "partitions": [PARTITION]}
 SETTINGS = {"systems": [SYSTEM], "environments": [{"name": "builtin"}]}
 

@@ -12,8 +12,8 @@ from bench.config import UsageError
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import plan
-from slurm.directives import directives, exports, reaching_all_hosts, step_args
 from slurm.fit import Job, expected_s, fit, jobs, minutes, nodes_of, text_of
+from slurm.render import directives, exports, reaching_all_hosts, step_args
 from slurm.site import Site, find_study, read_site
 from tests.slurm.studies import changed, small, write
 

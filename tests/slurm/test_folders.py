@@ -1,13 +1,10 @@
-"""Where studies go: beside the shipped ones and never into them, never where nodes do not look, and
-never two at once.
-"""
+"""Where studies go: beside the shipped ones and never into them, and never two at once."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
-import subprocess
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,13 +12,10 @@ import pytest
 
 from bench.config import UsageError
 from bench.study.folder import StudyFolder
-from bench.study.plan import plan
-from slurm.render import render_job
-from slurm.site import read_site
 from tests.slurm.conftest import Calls
 from tests.slurm.fake_slurm import install
-from tests.slurm.stand_in import environment
-from tests.slurm.studies import ROOT, small
+from tests.slurm.studies import small
+from tests.slurm.test_job_script import Job
 
 CURE = "comes with the project and is never added to; choose another --results, as results/mine"
 
@@ -31,23 +25,15 @@ def test_a_script_by_hand_adds_to_no_shipped_study_and_to_none_without_a_lock(
 ) -> None:
     words = "submit emulated-cluster --site tests/cluster/shaped.toml --results results"
     assert call.refuse(*words.split()) == f"results/emulated-cluster {CURE}"
-    study, folder = small(tmp_path), tmp_path / "results" / "small"
-    script = render_job(study, "", read_site("local"), plan(study, 1, folder / "runs")[0], folder)
-
-    def by_hand() -> str:
-        command, env = ["bash", "-c", script], environment(tmp_path)
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (2, "")
-        return done.stderr
-
-    folder.mkdir(parents=True)
-    (folder / "SHIPPED").touch()
-    assert by_hand() == f"error: {folder} {CURE}\n"
-    assert [path.name for path in folder.iterdir()] == ["SHIPPED"]
-    (folder / "SHIPPED").unlink()
-    (folder / "study.toml").touch()  # the record of jobs is gone
+    job = Job(tmp_path)
+    job.folder.mkdir(parents=True)
+    (job.folder / "SHIPPED").touch()
+    assert job.finish() == (2, "", f"error: {job.folder} {CURE}\n")
+    assert [path.name for path in job.folder.iterdir()] == ["SHIPPED"]
+    (job.folder / "SHIPPED").rename(job.folder / "study.toml")  # the record of jobs is gone
     lost = "jobs.jsonl is gone, and with it the lock of a job that may still be running"
-    assert by_hand() == f"error: {folder}/{lost}; if none is: touch {folder}/jobs.jsonl\n"
+    cure = f"if none is: touch {job.folder}/jobs.jsonl"
+    assert job.finish() == (2, "", f"error: {job.folder}/{lost}; {cure}\n")
 
 
 @pytest.mark.parametrize("slurm_id", ["", "7"])

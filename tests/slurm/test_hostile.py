@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 
+import pytest
 import tomlkit
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bench.config import UsageError
 from bench.study.files import read_study, read_text
@@ -23,25 +21,21 @@ from tests.slurm.studies import ROOT, SMALL, write
 
 COMMANDS = """$(touch MARK)|`touch MARK`|' ; touch MARK; '|" ; touch MARK; "|\ntouch MARK\n|\\\n\
 touch MARK #|a[$(touch MARK)]|\nEND_OF_STUDY\ntouch MARK\n|\u2028touch MARK|{{ 1 }} %} <# MARK"""
-SHOWN = st.characters(exclude_categories=["Cc", "Cs"])
-TEXT = st.builds(str.__add__, st.text(SHOWN, max_size=3), st.sampled_from(COMMANDS.split("|")))
 SITE = (ROOT / "slurm/sites/generic.toml").read_text()
 STUDY = SMALL.replace('"digits"', '"my.images:make"').replace('"ddp/mpi"', '"ddp/gloo"')
-# of a site and of a study, dotted keys of free text; a list gets the text as its one element
+# dotted keys of free text, of a site and of a study; a list gets the text as its one element
 OF_SITE = "title notes launch_args access.extra network.ifname setup.modules setup.venv env.OPTION"
 OF_STUDY = "question run.data_dir"
 LISTS = ("notes", "launch_args", "extra", "modules")
 
 
-def planted(text: str, keys: str, values: Mapping[str, object]) -> str:
-    """Put values under those of its dotted keys that are named."""
-    document = tomlkit.parse(text).unwrap()
-    for key in set(values) & set(keys.split()):
-        *tables, name = key.split(".")
-        place = document
-        for table in tables:
-            place = place.setdefault(table, {})
-        place[name] = [values[key]] if name in LISTS else values[key]
+def planted(text: str, key: str, value: str) -> str:
+    """Put the value under a dotted key."""
+    place = document = tomlkit.parse(text).unwrap()
+    *tables, name = key.split(".")
+    for table in tables:
+        place = place.setdefault(table, {})
+    place[name] = [value] if name in LISTS else value
     return tomlkit.dumps(document)
 
 
@@ -54,29 +48,27 @@ def rendered(folder: Path) -> list[str]:
     return [render_batch(study, text, site, job, folder), render_report(study, site, folder)]
 
 
-@settings(deadline=None, max_examples=150)
-@given(
-    st.dictionaries(st.sampled_from(f"{OF_SITE} {OF_STUDY}".split()), TEXT, min_size=1, max_size=2)
-)
-def test_no_shell_executes_a_value(values: dict[str, str]) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "slurm/driver").mkdir(parents=True)
-        for file in ("slurm/driver/__main__.py", "module"):
-            (folder / file).touch(0o755)
-        (folder / "study.toml").write_text(planted(STUDY, OF_STUDY, values))
-        (folder / "generic.toml").write_text(planted(SITE, OF_SITE, values))
-        scripts, said = [], ""
+@pytest.mark.parametrize("key", f"{OF_SITE} {OF_STUDY}".split())
+def test_no_shell_executes_a_value(tmp_path: Path, key: str) -> None:
+    (tmp_path / "slurm/driver").mkdir(parents=True)
+    for file in ("slurm/driver/__main__.py", "module"):
+        (tmp_path / file).touch(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHON": "/bin/true", "SLURM_JOB_ID": "1"}
+    for before, command in product(("", "x"), COMMANDS.split("|")):
+        of_site = key in OF_SITE.split()
+        for name, text, is_its in (("generic", SITE, of_site), ("study", STUDY, not of_site)):
+            text = planted(text, key, before + command) if is_its else text
+            (tmp_path / f"{name}.toml").write_text(text)
+        scripts, refusal = [], ""
         try:
-            scripts = rendered(folder)
+            scripts = rendered(tmp_path)
         except UsageError as error:
-            said = str(error)
-        assert "\n" not in said
+            refusal = str(error)
+        assert "\n" not in refusal
         assert complaint(scripts) == ""
-        env = {"PATH": f"{folder}:/usr/bin:/bin", "PYTHON": "/bin/true", "SLURM_JOB_ID": "1"}
         for script in scripts:
-            subprocess.run(["bash"], input=script, cwd=folder, env=env, text=True, timeout=60)
-        assert not [*folder.rglob("MARK")]
+            subprocess.run(["bash"], input=script, cwd=tmp_path, env=env, text=True, timeout=60)
+        assert not [*tmp_path.rglob("MARK")]
 
 
 def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ class Script:
         self.script, self.folder, self.runs, self.env = script, folder, runs, env
         script.write_text(text)
 
-    def start(self, cwd: Path = ROOT, **env: str) -> Process:
+    def start(self, cwd: Path = ROOT, /, **env: str) -> Process:
         return start_process(["bash", str(self.script)], {**self.env, **env}, cwd)
 
-    def finish(self, cwd: Path = ROOT, **env: str) -> tuple[int, str, str]:
+    def finish(self, cwd: Path = ROOT, /, **env: str) -> tuple[int, str, str]:
         return finish(self.start(cwd, **env))
 
     def states(self) -> list[str]:
@@ -145,20 +145,6 @@ def test_runs_that_hang_are_timed_out(tmp_path: Path) -> None:
         assert look(run, False).reason == "timed out after 2 s"
 
 
-def test_a_signal_ends_the_run_at_once_and_starts_no_other(tmp_path: Path) -> None:
-    """Also one that has no log yet."""
-    job = Job(tmp_path, {1: "hang early"})
-    process, printed = job.start(), job.runs[1].log.with_suffix(".out")
-    wait_for(lambda: printed.exists() and "importing" in printed.read_text())
-    process.send_signal(signal.SIGHUP)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (129, "")
-    assert job.states() == ["ok", "interrupted"] + ["planned"] * 5
-    assert last_event(job.runs[1]).items() >= {"interrupted": True}.items()
-    assert last_event(job.runs[1])["wall_s"] < 5
-    assert out.splitlines()[-1] == "stopped; the same command goes on with the next run"
-
-
 def test_a_run_whose_log_exists_is_left_alone(tmp_path: Path) -> None:
     """Where it is not ok, it counts as failed."""
     job = Job(tmp_path, runs=3)
@@ -192,5 +178,5 @@ def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None
     assert job.finish(MPIRUN="no-mpirun") == (2, "", f"error: no-mpirun is not found; {cure}\n")
     assert job.finish(PYTHON="no-python") == (2, "", f"error: no-python is not found; {cure}\n")
     rule = f"no slurm/ in {tmp_path}; run this script from the repository root"
-    assert job.finish(cwd=tmp_path) == (2, "", f"error: {rule}\n")
+    assert job.finish(tmp_path) == (2, "", f"error: {rule}\n")
     assert not job.folder.exists()

