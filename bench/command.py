@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import keep_freed, require_fit
 from bench.launch.provenance import counters
-from bench.launch.resources import advice, environment, require_unmodified
+from bench.launch.world import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
-from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
+from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending, Pulse, on_interrupt, watch_over
 from bench.lifecycle.peers import Launcher
-from bench.lifecycle.pulse import Pulse
-from bench.lifecycle.turn_table import TurnTable, table_of
-from bench.lifecycle.turns import Turns, turns_of
-from bench.lifecycle.watchdog import Watchdog, on_interrupt
-from bench.progress import opening
+from bench.lifecycle.turns import ALONE, SharedTurns, Turns, TurnTable, place_of
+from bench.progress import opening, say
 from bench.record import SCHEMA, RunLog
 from bench.record.unfinished import set_aside
-from bench.streams import say
 
 _TOOLS = {
     "doctor": "bench.tools.doctor.command",
@@ -53,8 +49,12 @@ def start(
     read: Callable[[], RunConfig],
     say_what: Callable[[RunConfig], str],
     load: Callable[[Turns], RunBody],
+    keeps_log: bool = True,
 ) -> int:
-    """Read the input and run what `load` gives, which may load torch; the exit status of `main`."""
+    """Read the input and run what `load` gives, which may load torch; the exit status of `main`.
+
+    Where no log is kept, the path of one still says where ranks of several nodes meet.
+    """
     rank, launch = 0, None
     try:
         launch = launching.discover(os.environ)
@@ -63,15 +63,16 @@ def start(
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, os.environ)
-        if config.emulate is not None:
-            read_for(config)  # a wrong one is found before there is a log
+        if config.emulate is not None:  # a wrong timeline is seen before there is a log
+            import_module("bench.instrument.timeline").read_for(config)
         keep_freed(os.environ)
         cores = len(os.sched_getaffinity(0))
         os.environ.update(environment(config, launch, cores, os.environ))
         if (line := advice(config, launch, cores)) is not None:
             say(f"warning: {line}")
-        table = table_of(os.environ)
-        log = _open_log(config) if rank == 0 else RunLog(None)
+        place = place_of(os.environ)
+        table = None if place is None else TurnTable(place)
+        log = _open_log(config) if rank == 0 and keeps_log else RunLog(None)
     except UsageError as error:
         if rank:
             time.sleep(endings.RANK_0_SPEAKS_S)
@@ -103,20 +104,23 @@ def _live(
     pulse = Pulse(shown=launch.rank == 0)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()
-    turns = turns_of(table, launch, config, counters)
+    turns = ALONE
+    if table is not None:
+        turns = SharedTurns(table, launch, counters, config.stall_timeout_s)
     ending = Ending(config, launch.rank, log, pulse, launcher, turns)
     try:
         if launch.rank == 0:
             say(opening_line)
         on_interrupt(ending.signalled)
-        Watchdog(pulse, ending, config.stall_timeout_s).start()
+        watch_over(pulse, ending, config.stall_timeout_s)
         # torch: after the threads are set and the input is known to be good
         passed = load(turns)(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
-    log_kept = launch.rank > 0 or ending.find_log()
-    endings.alarm(config.stall_timeout_s)
-    return 0 if passed and log_kept else FAILED
+    # the kernel ends what hangs after Python has shut down its threads
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, config.stall_timeout_s)
+    return 0 if passed else FAILED
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
@@ -129,7 +133,7 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
             with contextlib.suppress(UsageError):
                 log = RunLog(config.log_path)
                 start = {"config": config.model_dump(mode="json"), "workload": {}}
-                start["host"] = {"launch": launch.record()}
+                start["host"] = {"launch": launch._asdict()}
                 log.write("start", schema=SCHEMA, **start)
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")

@@ -2,33 +2,94 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bench import backends, data, models
 from bench.backends.protocol import Backend
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.data import Images
-from bench.instrument import Observer, Observers
-from bench.instrument.breakdown import Breakdown
-from bench.instrument.emulation import Emulation
-from bench.instrument.inject import Sleep
+from bench.instrument import Observer, Observers, Sleep
 from bench.instrument.parity import SAMPLED, STEP, Parity
-from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.launch import provenance
+from bench.launch.provenance import digests, disagreement, flat
+from bench.launch.world import Launch, WrongWorld
+from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import ALONE, Turns
-from bench.record import RunLog
-from bench.start import write_start
-from bench.streams import say
-from bench.train import device, torch_settings
-from bench.train.checks import digest
+from bench.progress import say
+from bench.record import SCHEMA, RunLog
+from bench.train import device
+from bench.train.checks import TorchSettings, digest, require_alike
 from bench.train.device import Device
-from bench.train.input import Input
-from bench.train.loop import Loop
-from bench.train.torch_settings import TorchSettings
+from bench.train.loop import Input, Loop
+
+if TYPE_CHECKING:
+    from bench.instrument.emulation import Emulation
+
+
+def write_start(
+    config: RunConfig,
+    launch: Launch,
+    log: RunLog,
+    backend: Backend,
+    place: Device,
+    workload: dict[str, Any],
+    turns: Turns = ALONE,
+) -> dict[str, bytes]:
+    """Compare what all ranks must share, and log it; needs all ranks. Returns the user's own files.
+
+    Raises UsageError where ranks differ or share a place.
+    """
+    files = provenance.user_files(config)
+    user_code, versions = digests(files), backend.versions
+    shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
+    rank_facts = provenance.describe_rank(launch, torch.get_num_threads())
+    rank_facts |= place.describe()
+    rank_facts |= {**backend.files, **disturbance(turns)}
+    model = {"gpu": rank_facts["gpu"]} if "gpu" in rank_facts else {}
+    alike = flat({**shared, **model, "workload": workload})
+    ranks = _compare(backend, alike, rank_facts)
+    _require_places(launch, ranks)
+    device.require_own_gpus(ranks)
+    if launch.rank == 0:
+        facts: dict[str, Any] = {"ranks": ranks}
+        facts |= provenance.describe_run(os.environ, versions)
+        facts |= {"user_code": user_code} if user_code else {}
+        facts |= {"turns": turns.place.record()} if turns.place else {}
+        start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
+        log.write("start", schema=SCHEMA, **start)
+        provenance.keep_files(files, config.log_path)
+    return files
+
+
+def _compare(
+    backend: Backend, shared: dict[str, str], rank_facts: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the description of every rank. Raises UsageError where `shared` differs."""
+    of_ranks = backend.gather((shared, rank_facts, provenance.placement(os.environ)))
+    if problem := disagreement([of_all for of_all, _, _ in of_ranks]):
+        raise UsageError(problem)
+    first = of_ranks[0][2]
+    return [{**one, "env": provenance.changed(first, placed)} for _, one, placed in of_ranks]
+
+
+def _require_places(launch: Launch, ranks: Sequence[dict[str, Any]]) -> None:
+    """Raise WrongWorld where a rank is doubled or lost."""
+    places = {(r["hostname"], r["local_rank"]) for r in ranks}
+    if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
+        held = f"{launch.size} ranks hold {len(places)} distinct places (host, local rank)"
+        cure = "see python -m bench doctor under the same launcher"
+        raise WrongWorld(f"{held}: a doubled or lost rank; {cure}")
+
+
+def disturbance(turns: Turns) -> dict[str, Any]:
+    """Read the node's counters without what they counted in the turns of other worlds."""
+    noted, outside = provenance.disturbance(), turns.aside()
+    return noted | {k: noted[k] - outside[k] for k in outside if noted[k] is not None}
 
 
 @dataclass(frozen=True)
@@ -122,13 +183,15 @@ def assemble(
     # before anything is exchanged that fails, or trains two different things, where ranks differ
     files = write_start(config, launch, log, backend, place, workload.facts(config), turns)
     network = workload.network
-    settings = torch_settings.require_alike(config, backend, network)
+    settings = require_alike(config, backend, network)
     batches = data.batches(config, launch.rank, workload.images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
     checked = (trial.parity_steps, trial.parity_elements)
     classes = None if config.emulate is not None else workload.images.classes
     parity, observers = None, list[Observer]()  # before a framework wraps the network
     if config.observe != "nothing":
+        from bench.instrument.breakdown import Breakdown
+
         observers.append(Breakdown(network, place.stopwatch(), config.accumulate))
     if config.inject_ms:
         observers.append(Sleep(config.inject_ms / 1000))
@@ -166,7 +229,11 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
     network = models.build_model(config.model_copy(update={"seed": seed}), images.classes)
     models.prepare(network, config, images)
     network = network.to(place.torch_device)
-    emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
-    network = network if emulation is None else emulation.model
+    emulation = None
+    if config.emulate is not None:
+        from bench.instrument.emulation import Emulation
+
+        emulation = Emulation(network, config, launch.rank)
+        network = emulation.model
     drawn = digest(network) if trial.weights_apart else ""
     return place, Workload(images, held_out, network, emulation, drawn)

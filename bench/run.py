@@ -1,7 +1,8 @@
-"""One run on one rank: assemble its rig, train, and log what was measured and checked."""
+"""One run on one rank: assemble its rig, warm up, time the windows, and log what was measured."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bench import fom
@@ -9,19 +10,68 @@ from bench.config import RunConfig
 from bench.config.rules import steep_rate
 from bench.instrument.parity import not_proven
 from bench.launch import provenance
-from bench.launch.machine import tcp_bytes
+from bench.launch.machine import busy_share, core_ticks, tcp_bytes
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import ALONE, Turns
-from bench.measure import measure
-from bench.progress import result
+from bench.progress import answer, result, say
 from bench.record import RunLog
-from bench.rig import Rig, assemble
-from bench.start import disturbance
-from bench.streams import answer, say
-from bench.train import flops, torch_settings
-from bench.train.checks import check_emulation, check_samples, check_training
-from bench.train.target import Course, train
+from bench.rig import Rig, assemble, disturbance
+from bench.train import checks
+from bench.train.device import Stopwatch, time_steps
+
+Progress = Callable[[int, int, float], None]  # windows done, windows in all, images/s
+
+
+def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
+    """Warm up, then time the windows; after each, outside the clock, the log gets all seconds.
+
+    Each window takes a turn of `turns`. A world that was stopped is slower in the first step of its
+    turn, and not every framework by as much: `lead_in_steps` are not timed.
+    """
+    config, backend, step, watch = rig.config, rig.backend, rig.step, rig.place.stopwatch()
+    steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
+    _record(rig, log, "warmup", 0, _warm_up(rig, watch, turns))
+    for index in range(config.windows):
+        turns.pass_on(backend.barrier)
+        if config.lead_in_steps:
+            lead_in = time_steps(step, config.lead_in_steps, watch).step_seconds
+            _record(rig, log, "lead_in", index, lead_in)
+        before = core_ticks()
+        backend.barrier()
+        window = time_steps(step, steps, watch)
+        busy = busy_share(before, core_ticks())
+        seconds = backend.reduce_scalar(window.seconds, "max")  # when all ranks are done
+        _record(rig, log, "window", index, window.step_seconds)
+        input_seconds = backend.gather(sum(rig.samples.wait_seconds[-steps:]))
+        observed = {"input_seconds": input_seconds, "busy_share": backend.gather(busy)}
+        log.write("window", index=index, steps=steps, seconds=seconds, **observed)
+        progress(index + 1, config.windows, images / seconds)
+    turns.end(backend.barrier)
+
+
+def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
+    """Warm up in two turns, and return the seconds of each step.
+
+    The stop between them, while the other worlds warm up, is long, and the window after it would
+    be slower, with Horovod more often than with DDP.
+    """
+    config, barrier, step = rig.config, rig.backend.barrier, rig.step
+    late_steps = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)
+    turns.begin(barrier)
+    early_seconds = time_steps(step, config.warmup_steps - late_steps, watch).step_seconds
+    turns.pass_on(barrier)
+    return early_seconds + time_steps(step, late_steps, watch).step_seconds
+
+
+def _record(rig: Rig, log: RunLog, phase: str, index: int, step_seconds: list[float]) -> None:
+    backend = rig.backend
+    log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))
+    if observed := rig.observer.take():
+        of_ranks = backend.gather(observed)
+        parts = {name: [rank[name] for rank in of_ranks] for name in observed}
+        log.write("breakdown", phase=phase, index=index, **parts)
+
 
 EndFacts = dict[str, Any]  # of the log's end
 
@@ -53,7 +103,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     config, loop, images = rig.config, rig.loop, rig.workload.images
     waits = rig.samples.wait_seconds
     pulse.enter("warm-up", lambda: (len(waits), loop.steps))  # counters the loop keeps anyway
-    checks = {}
+    extra = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
     measure(rig, log, pulse.window, turns)
     if rig.launch.rank == 0 and loop.scores > images.classes:  # as a head left as it was has
@@ -63,23 +113,27 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
         labels = f"all labels of rank 0's first batch are {loop.one_label}"
         say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")
     if (held_out := rig.workload.held_out) is not None:
+        from bench.train.target import Course, train
+
         course = Course(config, rig.launch, rig.backend, rig.place, images, held_out)
-        checks = {"trainings_equal": train(course, log, pulse)}
-    return {"checks": checks, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
+        extra = {"trainings_equal": train(course, log, pulse)}
+    return {"checks": extra, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
 
 
 def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
     """Gather what the log's end says of the training, with its checks; needs every rank's call."""
     config, backend, workload = rig.config, rig.backend, rig.workload
-    results = [check_samples(rig.samples, backend, config), _imported_later(rig)]
-    results.append(torch_settings.check_kept(rig.settings, backend))
-    if workload.emulation is not None:
-        results += [check_emulation(workload.emulation, backend, config, workload.network)]
+    network, emulation = workload.network, workload.emulation
+    results = [checks.check_samples(rig.samples, backend, config), _imported_later(rig)]
+    results.append(checks.check_kept(rig.settings, backend))
+    if emulation is not None:
+        averaged = emulation.averaged_steps
+        results += [checks.check_emulation(averaged, backend, config, network)]
     else:
-        trained = rig.loop, rig.parity, backend, config, workload.network, workload.images.classes
-        results += [check_training(*trained)]
-    checks = {k: v for one in (*results, facts) for k, v in one.get("checks", {}).items()}
-    facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": checks}
+        trained = rig.loop, rig.parity, backend, config, network, workload.images.classes
+        results += [checks.check_training(*trained)]
+    passed = {k: v for one in (*results, facts) for k, v in one.get("checks", {}).items()}
+    facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": passed}
     facts["exchange_bytes"] = rig.loop.session.exchange_bytes()
     return facts
 
@@ -106,5 +160,5 @@ def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns:
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(rig.place.peak_memory_bytes()),
         # the last of all: it runs the model's own code
-        **({} if untrained else {"flops_per_image": flops.per_image(network, rig.config)}),
+        **({} if untrained else {"flops_per_image": checks.flops_per_image(network, rig.config)}),
     )

@@ -23,7 +23,7 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       strong, batch), `seed`, `study`, `model`, `dataset`, `precision`
     - whether it is real: `emulated` (true: compute slept), `timeline` (the one that it followed,
       with the head of its digest; empty of a real run)
-    - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `block`
+    - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `launch`
       (-1: none), `position` in it, `allocation` (the job, or execution of a job
       script), `session` (its first start and the machine), `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
@@ -38,7 +38,7 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       `exit_code`, `gradient_bytes`, `parameters_sha256` (at the end), `parity_not_proven` (tensors
       whose parity no rank could show)
 
-    Compare cells inside blocks: the machine's speed drifts between them.
+    Compare cells inside launches: the machine's speed drifts between them.
     """
     from bench.study.frames import load, require, tidy
 

@@ -15,7 +15,7 @@ try:
     from bench.options import Shown, option
     from bench.shell import Command, Group, call
     from plots.foreign import ImportLogs, ShowPublished
-    from plots.require import NewFile, StudyPath
+    from plots.require import StudyPath
 except ImportError as missing:
     give_up(missing)
 
@@ -25,7 +25,7 @@ class MakeReport(Command):
 
     folder: StudyPath
     scaling: Path | None = option(
-        None, "folder of another study, whose scaling curves stand beside the verdict"
+        None, "folder of another study, whose scaling curves stand beside the ratio"
     )
     out: Path | None = option(None, "folder to write to; default: STUDY")
 
@@ -56,27 +56,15 @@ class DrawFigure(Command):
         shown=Shown("NAME"),
     )
     folder: StudyPath
-    out: NewFile = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
+    out: Path = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
     preset: Literal["page", "paper", "slide"] = option("page", "paper: a column of 3.5 inches")
     width: str = option("", "of --preset paper, in inches or mm: 3.5in, 178mm")
-    dpi: int | None = option(None, "of a .png", ge=50, le=1200)
-    title: str = option("", "in place of the figure's own")
-    label: tuple[str, ...] = option(
-        (), "NAME=TEXT: another name in the legend; repeatable", shown=Shown(action="append")
-    )
-    colour: tuple[str, ...] = option(
-        (), "CELL=COLOUR, six digits as #0072b2; repeatable", shown=Shown(action="append")
-    )
 
     def run(self) -> None:
         if self.width and self.preset != "paper":
             raise UsageError(
                 f"width={self.width} has no effect with --preset {self.preset}; use paper"
             )
-        labels, colours = _named("label", self.label), _named("colour", self.colour)
-        for cell, text in colours.items():
-            if not re.fullmatch("#[0-9a-fA-F]{6}", text):
-                raise UsageError(f"--colour {cell}={text}: no colour; write six digits, as #0072b2")
         from plots.report import figures
         from plots.report.axes import PRESETS
         from plots.report.write import analysed
@@ -85,36 +73,19 @@ class DrawFigure(Command):
         if ending not in figures.ENDINGS:
             endings = ", .".join(figures.ENDINGS)
             raise UsageError(f"{self.out}: figures are written as .{endings}; name one")
-        if self.dpi is not None and ending != "png":
-            no_dots = f"dpi={self.dpi} has no effect on .{ending}, which has no dots; leave it out"
-            raise UsageError(no_dots)
         if self.name == "collectives":
             from plots.report.figures.collectives import draw_folder
 
-            print(draw_folder(self.folder, self.out, self.dpi))
+            print(draw_folder(self.folder, self.out))
             return
         a, usual = analysed(self.folder), PRESETS[self.preset]
-        cells = {point.cell for point in a.table.blocks}
-        if unknown := colours.keys() - cells:
-            known = f"{self.folder} has {', '.join(sorted(cells))}"
-            raise UsageError(f"--colour {min(unknown)}=...: no such cell; {known}")
         match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", self.width)
         inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
         if self.width and not 3 <= inches <= 12:
             rule = "is not from 3 to 12 inches; say 3.5in or 89mm"
             raise UsageError(f"width={self.width!r} {rule}")
-        width_in = inches or usual.width_in
-        changed = replace(usual, width_in=width_in, alone=True, title=self.title)
-        drawn = figures.draw(a, replace(changed, labels=labels, colours=colours), self.name)
-        print(figures.save_as(drawn[self.name], self.out, self.dpi or figures.DPI))
-
-
-def _named(option: str, words: tuple[str, ...]) -> dict[str, str]:
-    """Read 'NAME=TEXT' of a repeatable option. Raises UsageError for another form."""
-    for word in words:
-        if not all(word.partition("=")):
-            raise UsageError(f"--{option} {word!r} is not NAME=TEXT; write both")
-    return dict(word.split("=", 1) for word in words)
+        changed = replace(usual, width_in=inches or usual.width_in, alone=True)
+        print(figures.save_as(figures.draw(a, changed, self.name)[self.name], self.out))
 
 
 class PackBundle(Command):
@@ -144,58 +115,44 @@ class ExportStudy(Command):
 
     form: Literal["extra-p", "latex"] = option(..., "of the file", shown=Shown("FORMAT"))
     folder: StudyPath
-    out: NewFile = option(..., "file to write", shown=Shown("-o"))
+    out: Path = option(..., "file to write", shown=Shown("-o"))
     curve: Literal["weak", "strong"] = option("weak", "of extra-p: ranks are its parameter")
 
     def run(self) -> None:
         from bench.study.disk import write_whole
-        from plots.report import extra_p, latex
+        from plots.report.export import extra_p, latex
         from plots.report.write import analysed
 
         a = analysed(self.folder)
-        if self.form == "latex":
-            text, remarks = latex.export(a), list[str]()
-        else:
-            text, remarks = extra_p.export(a, self.curve)
+        text, remarks = (latex(a), []) if self.form == "latex" else extra_p(a, self.curve)
         for line in (*remarks, write_whole(self.out, text.encode())):
             print(line)
 
 
 class CompareStudies(Command):
-    """Put studies side by side: systems, dates, versions; or two cells of one study.
+    """Put studies side by side: systems, dates, versions.
 
     With --fail-below, the exit code is 0 if every point holds, 1 if one is surely slower, 3 if
-    that cannot be told (not settled, missing, not comparable), 2 for bad input.
+    that is not settled (one is missing or of other work, too), 2 for bad input.
     """
 
     folders: tuple[StudyPath, ...] = option(
         ..., "folders of studies, results/STUDY", min_length=1, shown=Shown("STUDY", nargs="*")
     )
-    cells: tuple[str, str] | None = option(
-        None,
-        "two sides of one study, each CELL or CELL,ARM: the second over the first",
-        shown=Shown(nargs=2, metavar="CELL"),
-    )
     fail_below: float | None = option(
         None, "check the last study: images/s over those of the first", ge=0
     )
     as_json: bool = option(False, "print JSON, see plots/README", alias="json")
-    out: NewFile | None = option(None, "file to write: .md, .json or .html; default: print")
+    out: Path | None = option(None, "file to write: .md, .json or .html; default: print")
 
     def run(self) -> int:
-        if self.cells and (len(self.folders) > 1 or self.fail_below is not None):
-            rule = "cells are of one study, and have no before and after; leave the rest out"
-            raise UsageError(rule)
         from bench.study.disk import write_whole
-        from plots.report import compare, gate
+        from plots.report import compare
 
         if self.out is not None and self.out.suffix not in compare.FORMS:
             forms = ", ".join(compare.FORMS)
             raise UsageError(f"{self.out}: comparisons are written as {forms}; name one")
-        if self.cells:
-            compared = compare.cells(self.folders[0], *self.cells)
-        else:
-            compared = compare.side_by_side([*self.folders], self.fail_below)
+        compared = compare.side_by_side(self.folders, self.fail_below)
         if self.out is not None:
             write_whole(self.out, compare.FORMS[self.out.suffix](compared))
         form = ".json" if self.as_json else ".md"
@@ -203,7 +160,7 @@ class CompareStudies(Command):
         for one in compared.judged:
             if one.state != "holds":
                 print(one.line, file=sys.stderr)
-        return 0 if self.fail_below is None else gate.EXIT_CODES[gate.verdict(compared.judged)]
+        return 0 if self.fail_below is None else compare.EXIT_CODES[compare.hold(compared.judged)]
 
 
 PROGRAM = Group(

@@ -1,4 +1,4 @@
-"""Folders and files that a command names, checked before its slow imports."""
+"""Folders of studies that a command names, checked before its slow imports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from pydantic import AfterValidator, Field
 
 from bench.config import UsageError
 from bench.options import Shown
-
-
-def require_parent(path: Path) -> Path:
-    """Check that the folder of a file to write exists; none is made for it. Raises UsageError."""
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
-    return path
 
 
 def require_folder(folder: Path) -> Path:
@@ -38,4 +31,3 @@ StudyPath = Annotated[
     Shown("STUDY"),
     Field(description="a study's folder, results/STUDY, with runs/*.jsonl or logs.tar.gz in it"),
 ]
-NewFile = Annotated[Path, AfterValidator(require_parent)]

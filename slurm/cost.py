@@ -5,10 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 
-from bench.config import RunConfig
-from bench.config.rules import steep_rate
 from bench.study.definition import Study
-from bench.study.limits import MIN_BLOCKS
+from bench.study.limits import MIN_LAUNCHES
 from bench.study.status import RunStatus
 from slurm.fit import START_S, Job, assumed_s, minutes
 from slurm.session import Work
@@ -18,7 +16,7 @@ def lines(work: Work) -> list[str]:
     """Say all to be known before submitting: provenance, jobs, node-hours, and their launches."""
     site, jobs = work.site, work.jobs
     seconds, source = run_seconds(work.study, work.statuses)
-    limit_min = {job.id: minutes(job, work.study, site, work.request.minutes) for job in jobs}
+    limit_min = {job.id: minutes(job, work.study, site, work.options.minutes) for job in jobs}
     price = [f"site {site.name!r}: {site.provenance}"]
     for nodes in sorted({job.nodes for job in jobs}):
         members = [job for job in jobs if job.nodes == nodes]
@@ -28,26 +26,17 @@ def lines(work: Work) -> list[str]:
             f"{max(limit_min[job.id] for job in members)} min each, "
             f"about {_shown(node_hours(members, seconds))} node-h"
         )
-    likely, left = node_hours(jobs, seconds), len({job.block for job in jobs})
+    likely, left = node_hours(jobs, seconds), len({job.launch for job in jobs})
     most = _shown(sum(job.nodes * limit_min[job.id] / 60 for job in jobs))
     total = f"{len(jobs)} jobs, about {_shown(likely)} node-h, at most {most} node-h ({source})"
-    launches = f"{work.launches.partition(' of')[0]} = {_shown(likely)} node-h"
-    launches += f" for the {left} with runs to do" if left != work.blocks else ""
-    if work.blocks < MIN_BLOCKS or not work.study.pairs:
-        launches += f"; fewer than {MIN_BLOCKS} launches give no verdict"
-    elif work.most > work.blocks:
-        most_h = likely + likely / left * (work.most - work.blocks)
+    launches = f"{work.launches_planned.partition(' of')[0]} = {_shown(likely)} node-h"
+    launches += f" for the {left} with runs to do" if left != work.launches else ""
+    if work.launches < MIN_LAUNCHES or not work.study.pairs:
+        launches += f"; fewer than {MIN_LAUNCHES} launches settle nothing"
+    elif work.most > work.launches:
+        most_h = likely + likely / left * (work.most - work.launches)
         launches += f"; at most {work.most} = {_shown(most_h)} node-h"
-    return [*price, total, *steep(run.config for run in work.todo), launches]
-
-
-def steep(configs: Iterable[RunConfig]) -> list[str]:
-    """Warn of planned runs that will probably diverge: those waste their node-hours."""
-    risky = [(c.peak_learning_rate, c.world_size, why) for c in configs if (why := steep_rate(c))]
-    if not risky:
-        return []
-    _, ranks, why = max(risky)
-    return [f"warning: {len(risky)} runs, up to {ranks} ranks: {why}"]
+    return [*price, total, launches]
 
 
 def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:

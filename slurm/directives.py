@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from bench.backends.catalogue import interface_variables
-from bench.config import UsageError
 from bench.study.definition import Study
 from slurm.fit import Job, minutes
 from slurm.site import Site
-from slurm.tables import WORD
 
-REPORT = "report"  # id of the job that writes the report; those that measure are as n004-b00
+REPORT = "report"  # id of the job that writes the report; those that measure are as n004-launch00
 _REPORT_MINUTES = 10
-
-
-@dataclass(frozen=True)
-class Request:
-    """A site, and what the command line says for its jobs; `minutes` of None: as a job needs."""
-
-    site: Site
-    account: str = ""
-    minutes: int | None = None
-    reservation: str = ""
-
-    def __post_init__(self) -> None:
-        for option in ("account", "reservation"):
-            if not re.fullmatch(WORD, value := getattr(self, option)):
-                rule = "would not reach sbatch as it is; write it without blanks, quotes and so on"
-                raise UsageError(f"--{option} {value!r} {rule}")
-
-    @property
-    def lacks_account(self) -> str:
-        """What is wrong where the site wants an account and none is named; '' if nothing is."""
-        access = self.site.access
-        if not access.account_required or self.account or access.account:
-            return ""
-        cure = "give --account NAME, or write access.account"
-        return f"site {self.site.name!r} charges every job to an account; {cure}"
 
 
 def job_name(study: Study, job_id: str) -> str:
@@ -47,14 +18,13 @@ def job_name(study: Study, job_id: str) -> str:
     return f"{study.name}-{job_id}"
 
 
-def directives(study: Study, request: Request, job: Job) -> list[str]:
-    """List sbatch's options. Raises UsageError without an account or if the site forbids any."""
-    site = request.site
+def directives(study: Study, site: Site, job: Job, wanted: int | None = None) -> list[str]:
+    """List sbatch's options; `wanted`: minutes to ask for, else as many as the job needs."""
     if site.launch == "ibrun":  # it takes the ranks from the job, and binds them itself
         ranks: dict[str, object] = {"ntasks": job.nodes * site.ranks_per_node}
     else:
         ranks = {"ntasks-per-node": site.ranks_per_node, "cpus-per-task": site.cpu.per_rank}
-    hours, rest = divmod(minutes(job, study, site, request.minutes), 60)
+    hours, rest = divmod(minutes(job, study, site, wanted), 60)
     resources = {
         **ranks,
         **_gpus(site),
@@ -63,22 +33,16 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
         # B: to the batch shell alone: ranks and the processes that load their data would die of it
         "signal": f"B:USR1@{site.policy.signal_lead_s}",
     }
-    ends = {"requeue" if site.policy.requeue else "no-requeue": True}
-    return _options(job_name(study, job.id), request, job.nodes, resources, ends)
+    return _options(job_name(study, job.id), site, job.nodes, resources, site.policy.requeue)
 
 
-def report_directives(study: Study, request: Request) -> list[str]:
+def report_directives(study: Study, site: Site) -> list[str]:
     """List options of sbatch for the job that writes the report: one process, minutes, no GPU."""
-    site = request.site
     # a rank's memory comes with its CPUs
     cpus = {} if site.launch == "ibrun" else {"cpus-per-task": site.cpu.per_rank}
-    resources = {"ntasks": 1, **cpus, "time": f"00:{report_minutes(site):02d}:00"}
-    return _options(job_name(study, REPORT), request, 1, resources, {"no-requeue": True})
-
-
-def report_minutes(site: Site) -> int:
-    """Choose the minutes that the report's job asks for."""
-    return min(_REPORT_MINUTES, site.limits.max_minutes or _REPORT_MINUTES)
+    most = min(_REPORT_MINUTES, site.limits.max_minutes or _REPORT_MINUTES)
+    resources = {"ntasks": 1, **cpus, "time": f"00:{most:02d}:00"}
+    return _options(job_name(study, REPORT), site, 1, resources, requeue=False)
 
 
 def _words(options: Mapping[str, object]) -> list[str]:
@@ -88,33 +52,13 @@ def _words(options: Mapping[str, object]) -> list[str]:
 
 
 def _options(
-    name: str,
-    request: Request,
-    nodes: int,
-    resources: Mapping[str, object],
-    ends: Mapping[str, object],
+    name: str, site: Site, nodes: int, resources: Mapping[str, object], requeue: bool
 ) -> list[str]:
-    site, first = request.site, {"job-name": name, **_access(request), "nodes": nodes}
+    place = {**site.access.model_dump(exclude={"extra"}), "hint": site.cpu.hint, "nodes": nodes}
     output = {"open-mode": "append", "output": "%x-%j.out"}
-    lines = [*_words({**first, **resources, **output, **ends}), *site.access.extra]
-    for line in lines:
-        if (option := line.removeprefix("--").partition("=")[0]) in site.directives.forbidden:
-            rule = (
-                f"site {site.name!r} forbids --{option} (directives.forbidden), and its file asks"
-            )
-            cure = "take out the key that makes it, under access, gpu or policy"
-            raise UsageError(f"{rule} for {line}; {cure}")
-    return lines
-
-
-def _access(request: Request) -> dict[str, object]:
-    site, access = request.site, request.site.access
-    if why := request.lacks_account:
-        raise UsageError(why)
-    names = ("account", "partition", "qos", "constraint", "reservation", "clusters")
-    # the command line's goes before the site's
-    named = {name: getattr(request, name, "") or getattr(access, name) for name in names}
-    return {**named, "hint": site.cpu.hint}
+    end = {"requeue": requeue, "no-requeue": not requeue}
+    options = {"job-name": name, **place, **resources, **output, **end}
+    return [*_words(options), *site.access.extra]
 
 
 def _gpus(site: Site) -> dict[str, object]:

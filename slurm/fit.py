@@ -22,18 +22,18 @@ START_S = 60  # what a job usually takes before its first run
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count: runs that share an allocation, in their order."""
+    """One launch at one node count: runs that share an allocation, in their order."""
 
     id: str  # names the job's files; with the study's name in front, the job in the queue
     nodes: int
-    block: int
+    launch: int
     runs: tuple[PlannedRun, ...]
 
 
 def job_of(run: PlannedRun, site: Site) -> str:
     """Name the job that a run is part of."""
-    block, nodes = _place(run, site)
-    return f"n{nodes:03d}-b{block:02d}"
+    launch, nodes = _place(run, site)
+    return f"n{nodes:03d}-launch{launch:02d}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
@@ -43,7 +43,12 @@ def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
     """
     if not nodes and not study.needs_site:
         return study
-    named = {cell: _cell(cell, study, site) for cell in study.cells}
+    bare = [cell for cell in study.cells if is_bare(cell)]
+    if bare and site.transport == "none":
+        rule = f"leaves the transport of {bare[0]!r} to the site, and site {site.name!r} names none"
+        cure = f"write transport in the site file, or a cell such as '{bare[0]}/gloo' in the study"
+        raise UsageError(f"study {study.name!r} {rule}; {cure}")
+    named = {cell: f"{cell}/{site.transport}" if cell in bare else cell for cell in study.cells}
     cells = tuple(named.values())
     arms = {
         name: arm.model_copy(update={"cells": tuple(named[cell] for cell in arm.cells)})
@@ -61,22 +66,17 @@ def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
             changes["world_sizes"] = tuple(dict.fromkeys((1, *full)))
         if study.batch:
             changes["batch"] = study.batch.model_copy(update={"world_sizes": full})
-    changes["run"] = {**_run(cells, study, site), **study.run}
+    filled: dict[str, Any] = {}  # what the site says of every run where the study does not
+    if any(parts(cell).transport == "nccl" for cell in cells):
+        filled["device"] = "cuda"
+    if study.run.get("dataset") in ON_DISK:
+        filled["data_dir"] = site.paths.data
+    if site.cpu.threads:
+        filled["threads"] = site.cpu.threads
+    changes["run"] = {**filled, **study.run}
     fitted = study.model_copy(update=changes)
     check_plan(fitted, source)
     return fitted
-
-
-def _cell(cell: str, study: Study, site: Site) -> str:
-    if not is_bare(cell):
-        return cell
-    if site.transport == "none":
-        raise UsageError(
-            f"study {study.name!r} leaves the transport of {cell!r} to the site, and site "
-            f"{site.name!r} names none; write transport in the site file, or a cell such as "
-            f"'{cell}/gloo' in the study"
-        )
-    return f"{cell}/{site.transport}"
 
 
 def _check_nodes(counts: Iterable[int], site: Site) -> None:
@@ -85,18 +85,6 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
         if not 1 <= count <= most:
             rule = f"site {site.name!r} allows 1 to {most} (limits.max_nodes)"
             raise UsageError(f"{count} nodes: {rule}; choose fewer, or correct the site file")
-
-
-def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
-    """Fill in what the site says of every run where the study does not."""
-    filled: dict[str, Any] = {}
-    if any(parts(cell).transport == "nccl" for cell in cells):
-        filled["device"] = "cuda"
-    if study.run.get("dataset") in ON_DISK:
-        filled["data_dir"] = site.paths.data
-    if site.cpu.threads:
-        filled["threads"] = site.cpu.threads
-    return filled
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
@@ -114,20 +102,20 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
-    """Group runs into jobs, whole blocks first: a study that is stopped early has complete ones."""
+    """Group runs into jobs, whole launches first: a study stopped early has complete ones."""
     grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
         grouped.setdefault(_place(run, site), []).append(run)
     return [
-        Job(job_of(members[0], site), nodes, block, tuple(members))
-        for (block, nodes), members in sorted(grouped.items())
+        Job(job_of(members[0], site), nodes, launch, tuple(members))
+        for (launch, nodes), members in sorted(grouped.items())
     ]
 
 
 def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
-    """Name a run's block and count its nodes: runs of other cells with the same are compared."""
-    assert run.config.block is not None
-    return run.config.block, nodes_of(run.config.world_size, site)
+    """Name a run's launch and count its nodes: runs of other cells with the same are compared."""
+    assert run.config.launch is not None
+    return run.config.launch, nodes_of(run.config.world_size, site)
 
 
 def nodes_of(world_size: int, site: Site) -> int:

@@ -1,29 +1,27 @@
-"""Run a job script on this machine, and show how the runs of a study go, here or elsewhere."""
+"""Run a job script on this machine."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from bench.config import UsageError
 from bench.record import quiet
-from bench.study.status import duration, look, seconds_left
+from bench.study.status import duration
 from slurm.driver.closing import SESSION
 from slurm.session import Work
 
-_POLL_S = 1.0
+_POLL_S = 0.2
 _LOOK_S = 0.5  # at who else works here: a share of 2 % shows in it
-_LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
 # runs done, what goes on ('': nothing does), seconds left
 Show = Callable[[int, str, float | None], None]
 
@@ -38,7 +36,7 @@ def not_checkout() -> str:
 
 
 def not_one_machine(work: Work) -> str:
-    """Explain what is wrong where runs were made elsewhere: blocks of two machines are no study."""
+    """Explain why runs made elsewhere are refused: launches of two machines are no study."""
     this = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
     if not elsewhere or work.site.hostfile:
@@ -47,16 +45,11 @@ def not_one_machine(work: Work) -> str:
     return f"{held}, and this is {this}: a study stays on one machine; choose another --results"
 
 
-def find_launcher(hostfile: str) -> None:
-    """Raise UsageError where the job script would not find mpirun, or mpirun its hosts."""
+def find_hosts(hostfile: str) -> None:
+    """Raise UsageError where mpirun would not find its hosts."""
     if hostfile and not Path(hostfile).is_file():
         form = "mpirun's hostfile, one line for each host, as in 'node1 slots=4'"
         raise UsageError(f"{hostfile} is not there: {form}; write it")
-    path = f"{Path('.venv/bin').absolute()}{os.pathsep}{os.environ.get('PATH', '')}"
-    name = os.environ.get("MPIRUN", "mpirun")
-    if shutil.which(name, path=path) is None:
-        cure = "run `make setup`, which installs one, or say where yours is: MPIRUN=/path/to/mpirun"
-        raise UsageError(f"{name} is not found; {cure}")
 
 
 def warn_if_busy() -> None:
@@ -68,24 +61,26 @@ def warn_if_busy() -> None:
         print(f"warning: {took}; {rule}: end them, or run later", file=sys.stderr, flush=True)
 
 
-def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None:
-    """Run a job script under the study's lock, show how it goes, and name a signal that stops it.
+def execute(script: Path, lock: IO[str], session: str) -> int | None:
+    """Run a job script under the study's lock, and name a signal that stops it.
 
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     of_job = {"PATH": path, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
-    with signals_caught() as caught, display(len(work.statuses)) as show:
+    with signals_caught() as caught:
         job = subprocess.Popen(
             ["bash", str(script)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # its progress lines; `_follow` says the same and more
             env={"PYTHON": sys.executable, **os.environ, **of_job},
             pass_fds=(lock.fileno(),),
             start_new_session=True,
         )
-        _follow(job, caught, work, show)
+        while job.poll() is None and not caught:
+            time.sleep(_POLL_S)
+        job.terminate()
+        job.wait()
     if caught:
         return caught[0]
     if job.returncode == 2:
@@ -117,60 +112,15 @@ def signals_caught() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, show: Show) -> None:
-    """Watch the logs until the job ends, and pass a caught signal on once."""
-    waiting, terminated = list(work.todo), False
-    again = {run.id for run in waiting}
-    finished = [status for status in work.statuses if status.run.id not in again]
-    while True:
-        ended = job.poll() is not None
-        for run in [run for run in waiting if _has_ended(run.log)]:
-            waiting.remove(run)
-            finished.append(look(run, job_is_running=False))
-        begun = next((run for run in waiting if run.log.exists()), next(iter(waiting), None))
-        current = begun.id if begun and not ended else ""
-        if caught and not terminated and not ended:
-            job.terminate()  # before anything is shown: the terminal may be gone
-            terminated = True
-        left_s = seconds_left(waiting, finished, work.study.expected_run_s)
-        show(len(finished), current and f"{'stopping' if terminated else 'now'} {current}", left_s)
-        if ended:
-            return
-        time.sleep(_POLL_S)
+def display(total: int) -> Show:
+    """Make a function that prints a line for each change of how `total` runs go."""
+    last = (0, "")
 
-
-def _has_ended(log: Path) -> bool:
-    """Check whether the job script has added its last line; the whole log is read only then."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
-            return b'"event": "exit"' in file.read()
-    except FileNotFoundError:
-        return False
-
-
-@contextmanager
-def display(total: int) -> Iterator[Show]:
-    """Show how `total` runs go: in a bar on a terminal, else by a line for each change."""
-    with ExitStack() as stack:
-        if is_terminal := sys.stdout.isatty():
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-            bar = stack.enter_context(Progress(*columns, auto_refresh=False))
-            task = bar.add_task("", total=total)
-        last = (0, "")
-
-        def show(done: int, current: str, left_s: float | None) -> None:
-            nonlocal last
-            if (done, current) == last:  # another estimate alone is no news
-                return
-            last = (done, current)
+    def show(done: int, current: str, left_s: float | None) -> None:
+        nonlocal last
+        if current and (done, current) != last:  # another estimate alone is no news
             left = "" if left_s is None else " left"
-            text = f"{current}, {duration(left_s)}{left}" if current else ""
-            if is_terminal:
-                bar.update(task, completed=done, description=text, refresh=True)
-            elif current:
-                print(f"{done}/{total} runs done, {text}", flush=True)
+            print(f"{done}/{total} runs done, {current}, {duration(left_s)}{left}", flush=True)
+        last = (done, current)
 
-        yield show
+    return show

@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.config import Role, fields_with
 from bench.study.definition import OWNED_FIELDS, Study
 from bench.study.plan import PlannedRun
 from slurm import directives
-from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes
 from slurm.site import Site
-from slurm.together import LaunchRuns, together
+from slurm.together import TurnGroup, together
 
 if TYPE_CHECKING:
     import jinja2
@@ -46,9 +44,11 @@ def render_job(study: Study, text: str, site: Site, runs: Runs, folder: Path) ->
     )
 
 
-def render_batch(study: Study, text: str, request: Request, job: Job, folder: Path) -> str:
-    """Render one job's Slurm script. Raises UsageError if the site forbids an option."""
-    site, config = request.site, job.runs[0].config
+def render_batch(
+    study: Study, text: str, site: Site, job: Job, folder: Path, wanted: int | None = None
+) -> str:
+    """Render one job's Slurm script; `wanted`: minutes. Raises UsageError where they are wrong."""
+    config = job.runs[0].config
     # what the doctor is asked besides the cells, of which it tries those that take a mean
     doctor = (config.to_words(name) for name in ("threads", "dataset", "data_dir"))
     tried = (run for run in job.runs if run.config.transport != "none" and run.config.averages)
@@ -56,9 +56,9 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
         "job.sh.j2",
         **_around(study, site, folder, "submit", _CURE),
         **_runs(study, text, site, job.runs),
-        directives=directives.directives(study, request, job),
+        directives=directives.directives(study, site, job, wanted),
         job=job,
-        minutes=minutes(job, study, site, request.minutes),
+        minutes=minutes(job, study, site, wanted),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
         early_s=EARLY_S,
         launch_args=directives.step_args(site),
@@ -67,16 +67,16 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
     )
 
 
-def render_report(study: Study, request: Request, folder: Path, again: Sequence[str] = ()) -> str:
-    """Render the Slurm script that reports on a study's folder. Raises as `render_batch`.
+def render_report(study: Study, site: Site, folder: Path, again: Sequence[str] = ()) -> str:
+    """Render the Slurm script that reports on a study's folder.
 
     `again`: words of `python -m slurm` that look at the study and submit the next launches.
     """
     return _fill(
         "report.sh.j2",
         again=again,
-        **_around(study, request.site, folder, "submit", _CURE),
-        directives=directives.report_directives(study, request),
+        **_around(study, site, folder, "submit", _CURE),
+        directives=directives.report_directives(study, site),
     )
 
 
@@ -96,12 +96,14 @@ def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
     names = ("study", "study_sha256", *study.fields)
     shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
     of_cells = [name for name in study.fields if name not in shared]
-    launches = together(runs, study, site)
+    end_of_text = "END_OF_STUDY"  # ends a here-document, and is no line of the text
+    while end_of_text in text.splitlines():
+        end_of_text += "_"
     return {
         "text": text.rstrip("\n"),
-        "end_of_text": _end_of(text),
+        "end_of_text": end_of_text,
         "common": [shlex.join(configs[0].to_words(name)) for name in shared],
-        "blocks": _blocks(launches, _lines(runs, [*OWNED_FIELDS, *of_cells])),
+        "launches": _launches(together(runs, study, site), [*OWNED_FIELDS, *of_cells]),
         "total": len(runs),
     }
 
@@ -129,39 +131,17 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _end_of(text: str) -> str:
-    """Choose a word that ends a here-document and is no line of the text."""
-    word = "END_OF_STUDY"
-    while word in text.splitlines():
-        word += "_"
-    return word
-
-
-def _blocks(launches: Iterable[LaunchRuns], lines: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Group launches by block, each run as its line."""
-    blocks: dict[int | None, dict[str, Any]] = {}
-    for runs, apart in launches:
-        config = runs[0].config
-        empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "launches": []}
-        head = f"apart {len(runs)} {shlex.quote(apart)}" if apart else f"turns {len(runs)}"
-        launch = {"head": head if len(runs) > 1 else "", "runs": [lines[run.id] for run in runs]}
-        blocks.setdefault(config.block, empty)["launches"].append(launch)
-    return list(blocks.values())
-
-
-def _lines(runs: Runs, fields: Sequence[str]) -> dict[str, str]:
-    """Write each run's line by its id: id, ranks and the options that are its own."""
+def _launches(groups: Iterable[TurnGroup], fields: Sequence[str]) -> list[dict[str, Any]]:
+    """Gather groups by launch, each run as its line: id, ranks and the options that are its own."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
-    per_run = fields_with(Role.PER_RUN)
-    # a point's words are made once: a study may have 100,000 runs
-    fixed = {
-        run.point: {n: run.config.to_words(n) for n in names if n not in per_run}
-        for run in {run.point: run for run in runs}.values()
-    }
-    lines = {}
-    for run in runs:
-        config, known = run.config, fixed[run.point]
-        parts = (known[name] if name in known else config.to_words(name) for name in names)
-        words = [run.id, str(config.world_size), *(w for part in parts for w in part)]
-        lines[run.id] = shlex.join(words)
-    return lines
+    launches: dict[int | None, dict[str, Any]] = {}
+    for runs, apart in groups:
+        config, lines = runs[0].config, []
+        for run in runs:
+            options = (word for name in names for word in run.config.to_words(name))
+            lines.append(shlex.join([run.id, str(run.config.world_size), *options]))
+        head = f"apart {len(runs)} {shlex.quote(apart)}" if apart else f"turns {len(runs)}"
+        empty: dict[str, Any] = {"index": config.launch, "seed": config.seed, "groups": []}
+        group = {"head": head if len(runs) > 1 else "", "runs": lines}
+        launches.setdefault(config.launch, empty)["groups"].append(group)
+    return list(launches.values())

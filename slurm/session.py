@@ -2,49 +2,28 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from bench.config import UsageError
-from bench.options import Shown, option
+from bench.options import Shown, option, split_commas
 from bench.shell import Command
 from bench.study.definition import Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
-from bench.study.limits import MAX_BLOCKS, MAX_SECONDS, MIN_BLOCKS
+from bench.study.limits import MAX_LAUNCHES, MAX_SECONDS, MIN_LAUNCHES
 from bench.study.looks import STEP
 from bench.study.plan import PlannedRun, plan
 from bench.study.status import RunStatus, duration, look, not_comparable, seconds_left
-from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
-from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
-from slurm.site import Site
+from slurm.site import Site, Word, find_study, read_site
 
 _SITE = "a name in slurm/sites, or the path of your own"
-# said wherever an order is shown that no run will have
-PREVIEW = "the order is a preview with seed 0: the first run draws the study's seed"
-
-
-def _named_folder(text: object) -> object:
-    if text == "":
-        raise UsageError(f"--results is empty; name a folder, or leave it out: {RESULTS}")
-    return text
-
-
-def _node_counts(text: object) -> object:
-    """Read node counts such as '1,2,4' as numbers."""
-    if not isinstance(text, str):
-        return text
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(re.fullmatch("[0-9]{1,9}", word) and int(word) for word in words):
-        raise UsageError(f"--nodes {text!r} is no list of node counts; write --nodes 1,2,4")
-    return tuple(dict.fromkeys(int(word) for word in words))
 
 
 # meaningless without a scheduler
@@ -60,21 +39,21 @@ class StudyOptions(Command):
         ..., "a study file, a study's folder, or a shipped study's name", shown=Shown("STUDY")
     )
     site: str = option("local", _SITE)
-    results: Annotated[Path, BeforeValidator(_named_folder)] = option(
+    results: Path = option(
         RESULTS, "folder with one folder per study", shown=Shown(metavar="FOLDER")
     )
-    blocks: int | None = option(
-        None, "in all, and no more; default: until it is settled", ge=1, le=MAX_BLOCKS
+    launches: int | None = option(
+        None, "in all, and no more; default: until it is settled", ge=1, le=MAX_LAUNCHES
     )
-    nodes: Annotated[tuple[int, ...], BeforeValidator(_node_counts), Shown(metavar="1,2,4")] = (
-        option((), "instead of the study's own")
+    nodes: Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(split_commas)] = (
+        option((), "instead of the study's own", shown=Shown(metavar="1,2,4"))
     )
     time_limit_s: int | None = option(None, "seconds a run may take", ge=1, le=MAX_SECONDS)
     minutes: int | None = option(
         None, "of each job; default: as needed", ge=1, le=MAX_SECONDS // 60
     )
-    account: str = option("", "project that is charged, where the site wants one")
-    reservation: str = option("", "of nodes, in which the jobs shall run")
+    account: Word = option("", "project that is charged, where the site wants one")
+    reservation: Word = option("", "of nodes, in which the jobs shall run")
 
     def words(self) -> list[str]:
         """Write the options as on a command line; the study's folder records launches begun."""
@@ -93,45 +72,37 @@ class ClusterOptions(StudyOptions):
 
 @dataclass(frozen=True)
 class Work:
-    """A study fitted to a site, with the states of all runs of its blocks."""
+    """A study fitted to a site, with the states of all runs of its launches."""
 
     text: str
     study: Study
-    request: Request
+    site: Site
     folder: StudyFolder
-    blocks: int
+    launches: int
     statuses: list[RunStatus]
-    preview: bool  # of the order: the study leaves its seed to the first run, which is to come
     options: StudyOptions
-
-    @property
-    def site(self) -> Site:
-        return self.request.site
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the record of every job says of all of them."""
-        return {"site": self.site.name, "blocks": self.blocks}
 
     @property
     def looks(self) -> bool:
         """Whether looks decide how far it goes: not where it compares nothing, trains to a target
-        or plans too few launches for a verdict, nor where the command line has their number.
+        or plans too few launches to settle anything, nor where the command line has their number.
         """
         study = self.study
-        compares = study.comparisons and "target" not in study.fields and study.blocks >= MIN_BLOCKS
-        return bool(compares and not self.options.blocks)
+        compares = (
+            study.comparisons and "target" not in study.fields and study.launches >= MIN_LAUNCHES
+        )
+        return bool(compares and not self.options.launches)
 
     @property
     def most(self) -> int:
         """Launches up to which more may be added."""
-        return max(self.blocks, self.study.max_blocks) if self.looks else self.blocks
+        return max(self.launches, self.study.max_launches) if self.looks else self.launches
 
     @property
-    def launches(self) -> str:
+    def launches_planned(self) -> str:
         """'6 launches of at most 20'."""
-        most = f" of at most {self.most}" if self.most > self.blocks else ""
-        return f"{self.blocks} launch{'' if self.blocks == 1 else 'es'}{most}"
+        most = f" of at most {self.most}" if self.most > self.launches else ""
+        return f"{self.launches} launch{'' if self.launches == 1 else 'es'}{most}"
 
     @property
     def todo(self) -> list[PlannedRun]:
@@ -152,26 +123,27 @@ class Work:
         return render_job(self.study, self.text, self.site, self.todo, self.folder.path)
 
     def batch_script(self, job: Job) -> str:
-        return render_batch(self.study, self.text, self.request, job, self.folder.path)
+        """Render a job's script. Raises UsageError where --minutes are too few or too many."""
+        minutes = self.options.minutes
+        return render_batch(self.study, self.text, self.site, job, self.folder.path, minutes)
 
     def report_script(self) -> str:
+        """Render the script of the job that reports, and submits more launches if looks decide."""
         again = ["submit", *self.options.words()] if self.looks else []
-        return render_report(self.study, self.request, self.folder.path, again)
+        return render_report(self.study, self.site, self.folder.path, again)
 
 
-def open_work(
-    options: StudyOptions,
-    locked: bool = False,
-    launches: int | None = None,
-    earlier: Work | None = None,
-) -> Work:
+def open_work(options: StudyOptions, locked: bool = False, launches: int | None = None) -> Work:
     """Read all that `options` name, change nothing; `locked`: nobody else can run these runs.
 
-    `launches`: how many to go on to now, of those that are asked for or may be added. `earlier`:
-    the same a while ago, of which logs that are ok are not read again.
+    `launches`: how many to go on to now, of those that are asked for or may be added.
     """
     source = find_study(options.study)
     written, site, nodes = read_study(source), read_site(options.site), options.nodes
+    # the command line's go before the site's
+    named = {name: getattr(options, name) for name in ("account", "reservation")}
+    access = {name: value for name, value in named.items() if value}
+    site = site.model_copy(update={"access": site.access.model_copy(update=access)})
     study = fit(written, site, nodes, source)
     if options.time_limit_s:
         study = study.model_copy(update={"time_limit_s": options.time_limit_s})
@@ -181,37 +153,23 @@ def open_work(
         # how far it goes was decided when it was first submitted, perhaps with --nodes
         study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
     text = text_of(study, written, read_text(source))
-    if unseeded := "seed" not in study.model_fields_set:
+    if "seed" not in study.model_fields_set:
         # the one that the folder keeps; before there is one, who holds the lock draws it, to be
         # kept, and everybody else gets the same preview
-        seed, origin = 0, "a preview"
+        seed, origin = 0, "a preview: the first run draws the study's seed"
         if kept is not None or locked:
             seed, origin = kept.seed if kept else secrets.randbits(31), "drawn at the first run"
         study = study.model_copy(update={"seed": seed})
         text = f"seed = {seed}  # {origin}\n{text}"
     folder.check_same(study)
-    _check_blocks(study, options)
-    blocks = launches or options.blocks or folder.asked_blocks(study)
+    _check_launches(study, options)
+    launches = launches or options.launches or folder.asked_launches(study)
     if kept is not None:  # more may have been added since: the runs name the study as planned
-        study = study.model_copy(update={"blocks": kept.blocks})
+        study = study.model_copy(update={"launches": kept.launches})
     job_is_running = not locked and folder.is_locked()
-    request = Request(site, options.account, options.minutes, options.reservation)
-    statuses = _statuses(study, folder, blocks, job_is_running, earlier)
-    preview = unseeded and kept is None and not locked
-    return Work(text, study, request, folder, blocks, statuses, preview, options)
-
-
-def _statuses(
-    study: Study, folder: StudyFolder, blocks: int, job_is_running: bool, earlier: Work | None
-) -> list[RunStatus]:
-    """Tell how all runs of these blocks stand; read no log again that `earlier` holds as ok."""
-    complete: dict[str, RunStatus] = {}
-    if earlier is not None and earlier.study == study:
-        again = {run.id for run in earlier.todo}
-        ended = (s for s in earlier.statuses if s.run.id not in again)
-        complete = {s.run.id: s for s in ended if s.run.log.exists()}  # else it was taken away
-    runs = [run for block in plan(study, blocks, folder.runs) for run in block]
-    return [complete.get(run.id) or look(run, job_is_running) for run in runs]
+    runs = [run for launch in plan(study, launches, folder.runs) for run in launch]
+    statuses = [look(run, job_is_running) for run in runs]
+    return Work(text, study, site, folder, launches, statuses, options)
 
 
 def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
@@ -225,16 +183,18 @@ def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
     return folder.resolve().parent
 
 
-def _check_blocks(study: Study, options: StudyOptions) -> None:
+def _check_launches(study: Study, options: StudyOptions) -> None:
     """Raise UsageError where the order cannot be balanced, or no look is planned any more."""
-    blocks = options.blocks or study.blocks
-    named = f"--blocks {blocks}" if options.blocks else f"blocks={blocks}"
-    if blocks > 1 and blocks % STEP and (study.pairs or study.arms):
-        rule = "must be even: in half of the blocks each side of a comparison runs first"
-        raise UsageError(f"{named} {rule}; use {blocks - 1} or {blocks + 1}")
-    if blocks > study.max_blocks:
-        rule = f"is more than max_blocks={study.max_blocks}, which is fixed before the first run"
-        raise UsageError(f"{named} {rule}; begin a new study with max_blocks = {blocks}")
+    launches = options.launches or study.launches
+    named = f"--launches {launches}" if options.launches else f"launches={launches}"
+    if launches > 1 and launches % STEP and (study.pairs or study.arms):
+        rule = "must be even: in half of the launches each side of a comparison runs first"
+        raise UsageError(f"{named} {rule}; use {launches - 1} or {launches + 1}")
+    if launches > study.max_launches:
+        rule = (
+            f"is more than max_launches={study.max_launches}, which is fixed before the first run"
+        )
+        raise UsageError(f"{named} {rule}; begin a new study with max_launches = {launches}")
 
 
 def short(path: Path, follow: bool = True) -> Path:

@@ -1,21 +1,106 @@
-"""Site: how a machine starts the ranks of a run, and what its scheduler must be asked for."""
+"""Site: how a machine starts ranks, and what its scheduler must be asked for; files by name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from datetime import date
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bench.config import Transport
-from bench.study.definition import Broken, StrictTable
-from slurm import tables
-from slurm.tables import WORD, OneLine, Word
+from bench.config import Transport, UsageError, near
+from bench.study.definition import Bool, Broken, Int, StrictTable
+from bench.study.files import line_of, read, read_text
 
+_HERE = Path(__file__).parent
+
+# A control character would end a comment or a directive of a job script, or be lost in it.
+OneLine = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000)]
+# Stands in an option of sbatch or srun as it is: a blank, '#', a quote or a backslash would end it.
+WORD = r"[A-Za-z0-9_@%+=:,./&|!*()\[\]~^{}-]*"
+Word = Annotated[str, Field(pattern=f"^{WORD}$", max_length=4000)]
+Positive = Annotated[Int, Field(ge=1, le=2**20)]
+Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], OneLine]
-_Rule = tuple[str, str]  # the key to change, the message
+# options of sbatch that `extra` must leave alone: submit, the study or another key sets them
+_OURS = """array chdir cpus-per dependency error exclusive help job-name no-requeue nodes ntasks
+open-mode output oversubscribe parsable quiet requeue signal test-only time usage verbose version
+wait wrap"""
+# keys that have left: files of users may still hold them, and no job depends on them
+_LEFT = """status doc_date sources interconnect node_local directives max_submitted
+account_required"""
+
+
+class Access(StrictTable):
+    account: Word = Field("", description="sbatch --account; the command line's --account wins")
+    partition: Word = Field("", description="sbatch --partition")
+    qos: Word = Field("", description="sbatch --qos")
+    constraint: Word = Field("", description="sbatch --constraint, as in 'gpu&hbm80g'")
+    reservation: Word = Field(
+        "", description="sbatch --reservation; the command line's --reservation wins"
+    )
+    clusters: Word = Field("", description="sbatch --clusters")
+    extra: tuple[OneLine, ...] = Field((), description="more options, as in '--licenses=scratch'")
+
+
+class NodeHardware(StrictTable):
+    cores: Positive | None = Field(None, description="physical cores for jobs; left out: unknown")
+    threads_per_core: Int = Field(1, ge=1, le=1024, description="CPUs of a core as Slurm counts")
+    gpus: Int = Field(0, ge=0, le=1024, description="as Slurm counts them: an MI250X is two")
+    gpu: OneLine = Field("", description="what the GPUs are, for people")
+    vendor: Literal["none", "cuda", "rocm"] = Field("none", description="whose GPUs")
+
+
+class Gpu(StrictTable):
+    request: Ways = Field("gpus-per-node", description="option; 'none': nodes come with them")
+    type: Word = Field("", description="the kind to ask for, as in 'a100', where there are several")
+    bind: Word = Field("", description="srun --gpu-bind; default: a rank sees all GPUs of its node")
+
+
+class CpuLayout(StrictTable):
+    ranks_per_node: Positive | None = Field(None, description="default: one per GPU")
+    per_rank: Positive = Field(1, description="--cpus-per-task of sbatch and srun")
+    threads: Int | None = Field(None, ge=1, le=4096, description="where the study does not say")
+    bind: Word = Field("", description="srun --cpu-bind: 'cores', or 'mask_cpu:...' for each rank")
+    hint: Word = Field("", description="sbatch --hint, as in 'nomultithread'")
+
+
+class Network(StrictTable):
+    ifname: Word = Field("", description="interfaces for NCCL, with commas; Gloo takes the first")
+
+
+class Setup(StrictTable):
+    purge: Bool = Field(False, description="module purge first")
+    modules: tuple[OneLine, ...] = Field((), description="modules to load, in order")
+    prologue: tuple[OneLine, ...] = Field((), description="lines of bash, after the modules")
+    venv: OneLine = Field(".venv", description="from the repository root; '': python from PATH")
+    container: tuple[OneLine, ...] = Field(
+        (),
+        description="words that start a program in a container, before python; the driver runs on "
+        "the host, with a Python 3.11 that has pydantic: DRIVER=...",
+    )
+
+
+class Limits(StrictTable):
+    max_nodes: Positive = Field(1, description="nodes a job may have")
+    max_minutes: Int | None = Field(None, ge=1, le=366 * 1440, description="of a job")
+
+
+class Paths(StrictTable):
+    data: OneLine = Field(
+        "data", description="folder with the data sets, for studies that name none"
+    )
+
+
+class Policy(StrictTable):
+    exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
+    one_at_a_time: Bool = Field(
+        False, description="a study's jobs share wires or cores: no two run"
+    )
+    requeue: Bool = Field(False, description="start again after a preemption or a dead node")
+    signal_lead_s: Int = Field(120, ge=30, le=86_400, description="a job's warning before its end")
 
 
 class Site(StrictTable):
@@ -23,7 +108,6 @@ class Site(StrictTable):
 
     name: str = Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="the file's without .toml")
     title: OneLine = Field(min_length=1, description="what the machine is, in a few words")
-    status: Literal["active", "retired"] = Field("active", description="whether it takes jobs")
     scheduler: Literal["none", "slurm"] = Field("none", description="who hands out nodes")
     launch: Literal["mpirun", "srun", "ibrun"] = Field(description="the launcher of all cells")
     launch_args: tuple[str, ...] = Field((), description="further arguments of srun or ibrun")
@@ -35,20 +119,17 @@ class Site(StrictTable):
     transport: Transport = Field("none", description="where a study names none: nccl, mpi, gloo")
     slurm_min_version: OneLine = Field("", description="oldest Slurm for all this, for people")
     verified_on: date | None = Field(None, description="the day a study was last run there")
-    doc_date: OneLine = Field("", description="date or version of the documentation used")
-    sources: tuple[OneLine, ...] = Field((), description="that documentation")
     notes: tuple[OneLine, ...] = Field((), description="printed into every job script")
-    access: tables.Access = Field(tables.Access(), description="where jobs go and who pays")
-    directives: tables.Directives = Field(tables.Directives(), description="what sbatch refuses")
-    node: tables.NodeHardware = Field(tables.NodeHardware(), description="one node")
-    gpu: tables.Gpu = Field(tables.Gpu(), description="how GPUs are asked for")
-    cpu: tables.CpuLayout = Field(tables.CpuLayout(), description="what a rank gets of the CPUs")
-    network: tables.Network = Field(tables.Network(), description="one wire for both frameworks")
-    setup: tables.Setup = Field(tables.Setup(), description="before Python starts")
+    access: Access = Field(Access(), description="where jobs go and who pays")
+    node: NodeHardware = Field(NodeHardware(), description="one node")
+    gpu: Gpu = Field(Gpu(), description="how GPUs are asked for")
+    cpu: CpuLayout = Field(CpuLayout(), description="what a rank gets of the CPUs")
+    network: Network = Field(Network(), description="one wire for both frameworks")
+    setup: Setup = Field(Setup(), description="before Python starts")
     env: Variables = Field({}, description="environment variables exported for every run")
-    limits: tables.Limits = Field(tables.Limits(), description="what the queues allow")
-    paths: tables.Paths = Field(tables.Paths(), description="where things are")
-    policy: tables.Policy = Field(tables.Policy(), description="how a job treats its allocation")
+    limits: Limits = Field(Limits(), description="what the queues allow")
+    paths: Paths = Field(Paths(), description="where things are")
+    policy: Policy = Field(Policy(), description="how a job treats its allocation")
 
     @property
     def ranks_per_node(self) -> int:
@@ -57,78 +138,90 @@ class Site(StrictTable):
 
     @property
     def provenance(self) -> str:
-        """How far these facts can be trusted, in a line."""
-        if self.verified_on:
-            return f"last run there on {self.verified_on}"
-        documented = f"from documentation ({self.doc_date or 'no date'}), not run there"
-        return documented if self.sources else "not run yet"
+        """Say in a line how far these facts can be trusted."""
+        return f"verified on {self.verified_on}" if self.verified_on else "not verified"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_past(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Read past keys that have left."""
+        kept = {key: value for key, value in values.items() if key not in _LEFT.split()}
+        for key, table in kept.items():
+            if isinstance(table, dict) and key != "env":
+                kept[key] = {name: x for name, x in table.items() if name not in _LEFT.split()}
+        return kept
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for rules in (_launch_rules, _count_rules, _request_rules):
-            for key, message in rules(self):
-                raise Broken(key, message)
+        for key, message in _broken_rules(self):
+            raise Broken(key, message)
         return self
 
 
-def _launch_rules(s: Site) -> Iterator[_Rule]:
+def _broken_rules(s: Site) -> Iterator[tuple[str, str]]:
+    """Yield the key to change and a message for each rule between keys that is broken."""
     slurm, mpirun, launch = s.scheduler == "slurm", s.launch == "mpirun", f"launch={s.launch!r}"
+    gpus, ranks, per_rank = s.node.gpus, s.ranks_per_node, s.cpu.per_rank
     if mpirun == slurm:
         starts = "takes a hostfile, no scheduler" if mpirun else "starts steps of Slurm jobs"
         use = f"use scheduler = {'none' if mpirun else 'slurm'!r} or another launch"
         yield "launch", f"{launch} {starts}; {use}"
-    for key, owner in (("mpirun_args", "mpirun"), ("hostfile", "mpirun"), ("mpi", "srun")):
-        if getattr(s, key) and s.launch != owner:
-            yield key, f"{key} is {owner}'s and has no effect with {launch}; leave it out"
-    if mpirun and s.launch_args:
-        yield "launch_args", f"launch_args are for srun and ibrun; with {launch} write mpirun_args"
-    if slurm and not (s.setup.venv or s.setup.container or s.setup.modules or s.setup.prologue):
-        without = "setup.venv='' leaves a job without Python"
-        yield "setup.venv", f"{without}; name a venv, modules or a container"
-
-
-def _count_rules(s: Site) -> Iterator[_Rule]:
-    slurm, gpus, cores = s.scheduler == "slurm", s.node.gpus, s.node.cores
-    ranks, per_rank, threads = s.ranks_per_node, s.cpu.per_rank, s.cpu.threads
-    if bool(gpus) != (s.node.vendor != "none"):
-        problem = f"node.gpus={gpus} does not go with vendor={s.node.vendor!r}"
-        yield "node.gpus", f"{problem}; use 'cuda' or 'rocm' with GPUs, else 'none'"
+    owners = {"mpirun_args": "mpirun", "hostfile": "mpirun", "mpi": "srun"}
+    for key, launchers in {**owners, "launch_args": "srun ibrun"}.items():
+        if getattr(s, key) and s.launch not in launchers.split():
+            yield key, f"{key} has no effect with {launch}; leave it out"
     if s.transport == "nccl" and not gpus:
         yield "transport", "transport='nccl' joins GPUs, and node.gpus is 0; use 'mpi' or 'gloo'"
     if 0 < gpus < ranks:
         problem = f"cpu.ranks_per_node={ranks}, but a node has {gpus} GPUs, one for each rank"
         yield "cpu.ranks_per_node", f"{problem}; use at most {gpus}"
-    if cores is None:
-        if slurm:
-            missing = "node.cores is missing: a job's counts follow from it"
-            yield "node", f"{missing}; see `scontrol show node`"
-        return
-    cpus = cores * s.node.threads_per_core
-    if ranks * per_rank > cpus:
+    cpus = (s.node.cores or 0) * s.node.threads_per_core
+    if 0 < cpus < ranks * per_rank:
         problem = f"cpu.per_rank={per_rank} times {ranks} ranks is more than the node's {cpus} CPUs"
-        made = f"({cores} cores x {s.node.threads_per_core})"
-        yield "cpu.per_rank", f"{problem} {made}; use at most {cpus // ranks}"
-    if slurm and (threads or 1) > per_rank:
-        problem = f"cpu.threads={threads}, but a rank has {per_rank} CPUs"
+        yield "cpu.per_rank", f"{problem}; use at most {cpus // ranks}"
+    if slurm and (s.cpu.threads or 1) > per_rank:
+        problem = f"cpu.threads={s.cpu.threads}, but a rank has {per_rank} CPUs"
         yield "cpu.threads", f"{problem}; use at most {per_rank}"
-
-
-def _request_rules(s: Site) -> Iterator[_Rule]:
-    kind, _, masks = s.cpu.bind.partition(":")
-    count, ranks = len(masks.split(",")), s.ranks_per_node
-    if kind in ("mask_cpu", "map_cpu") and count != ranks:
-        problem = f"cpu.bind names {count} masks for {ranks} ranks on a node"
-        yield "cpu.bind", f"{problem}; give each one"
-    most, lead_s = s.limits.max_minutes, s.policy.signal_lead_s
-    if most is not None and most * 60 <= 2 * lead_s:
-        problem = f"policy.signal_lead_s={lead_s} leaves a job of {most} min no time to run"
-        yield "policy.signal_lead_s", f"{problem}; use less"
     for index, option in enumerate(s.access.extra):
-        if not re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option):
-            form = """'--name=value' or '--name="a value"'"""
-            yield f"access.extra.{index}", f"access.extra: {option!r} is not of the form {form}"
-        if why := tables.breaks_a_job(option):
-            yield (
-                f"access.extra.{index}",
-                f"access.extra: {option!r} breaks a job: {why}; leave it out",
-            )
+        key, form = f"access.extra.{index}", """'--name=value' or '--name="a value"'"""
+        if not (match := re.fullmatch(rf'--([a-z][a-z-]*)(={WORD}|="[^"\\]*")?', option)):
+            yield key, f"access.extra: {option!r} is not of the form {form}"
+        # sbatch takes names cut short as well
+        elif any(x.startswith(match[1]) or match[1].startswith(x) for x in _OURS.split()):
+            problem = f"access.extra: {option!r} breaks a job"
+            yield key, f"{problem}: submit, the study or another key sets it; leave it out"
+
+
+def find_study(text: str) -> Path:
+    """Find the study file that a path or the name of a shipped study stands for."""
+    path = Path(text)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    names = _names("studies")
+    if text not in names and (path / "study.toml").is_file():
+        return path / "study.toml"  # of a study's folder
+    if text not in names:
+        rule = f"neither a shipped study ({', '.join(names)}), nor the path of a .toml file"
+        rule += " or of a study's folder"
+        raise UsageError(f"{text!r} is {rule}{near(text, names)}")
+    return _HERE / "studies" / f"{text}.toml"
+
+
+def read_site(name: str) -> Site:
+    """Read a shipped site by its name, or the user's own by the path of its .toml file."""
+    names = _names("sites")
+    if name in names:
+        return read(_HERE / "sites" / f"{name}.toml", Site, with_lines=True)
+    path = Path(name)
+    if path.suffix != ".toml":
+        raise UsageError(f"{name!r} is not a known site ({', '.join(names)}){near(name, names)}")
+    site = read(path, Site, with_lines=True)
+    if site.name != path.stem:
+        line = line_of(read_text(path), ("name",))
+        rule = f"name={site.name!r} must be the file's: {path.stem!r}"
+        raise UsageError(f"{path}, line {line}: {rule}")
+    return site
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(p.stem for p in (_HERE / folder).glob("*.toml"))

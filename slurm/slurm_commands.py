@@ -21,12 +21,8 @@ _ANSWER_S = 60  # a busy controller takes its time
 _CHANGES_OURS = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
 
 
-class UnknownIdError(UsageError):
-    """A job that sbatch took without saying its id, and that squeue does not list yet."""
-
-
 class SilentError(UsageError):
-    """A command of Slurm's that did not answer in time, whatever it did."""
+    """A command of Slurm's that may have done its work without saying so."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,7 @@ class Queued:
 def find(program: str) -> None:
     """Raise UsageError where one of Slurm's commands is missing."""
     if shutil.which(program) is None:
-        render = "python -m slurm render STUDY --site SITE --out FOLDER"
-        cure = f"use the cluster's login node, or write the scripts here: {render}"
+        cure = "use the cluster's login node, or read the jobs' scripts: python -m slurm render"
         raise UsageError(f"there is no {program} on this machine; {cure}")
 
 
@@ -51,34 +46,26 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
     """Submit a job script that starts once the jobs `after` have ended, however they end; its id.
 
     sbatch holds the study's `lock` too: if we are killed, nobody else submits before it has ended
-    and the job can be seen. Raises UsageError with what sbatch said.
+    and the job can be seen. Raises UsageError with what sbatch said, SilentError where the job
+    may be in the queue all the same.
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     command = ["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)]
     try:
         answer = _ask(command, pass_fds=(lock.fileno(),))
+        why = f"sbatch said {(answer.strip().splitlines() or [''])[-1][:80]!r}"
     except SilentError as error:
-        return _id_in_queue(script, f"may be submitted, id not known: {error}")
+        answer, why = "", str(error)
     # a centre's wrapper may greet before it, and a federation adds the cluster's name behind it
-    ids: list[str] = re.findall(
-        r"^(?:Submitted batch job )?(\d+)(?:;.*| on cluster .*)?\s*$", answer, re.M
-    )
-    if ids:
-        return ids[-1]
-    last = (answer.strip().splitlines() or [""])[-1][:80]
-    return _id_in_queue(script, f"is submitted, id not known: sbatch said {last!r}")
-
-
-def _id_in_queue(script: Path, otherwise: str) -> str:
-    """Find the id of a job that was submitted just now. Raises UnknownIdError."""
+    form = r"^(?:Submitted batch job )?(\d+)(?:;.*| on cluster .*)?\s*$"
+    ids: list[str] = re.findall(form, answer, re.M)
     for _ in range(_TRIES):
-        if ids := [
-            job.id for job in queue() or () if Path(job.command).resolve() == script.resolve()
-        ]:
+        ids = ids or [x.id for x in queue() or () if Path(x.command).resolve() == script.resolve()]
+        if ids:
             return ids[-1]
         time.sleep(1)
     cure = "see `squeue --me`; a submit later on finds the job there and leaves it alone"
-    raise UnknownIdError(f"{script.name} {otherwise}; {cure}")
+    raise SilentError(f"{script.name} may be submitted, id not known: {why}; {cure}")
 
 
 def queue(clusters: str = "") -> list[Queued] | None:

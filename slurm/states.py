@@ -6,10 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from bench.config import UsageError
-from bench.record.archive import logs_in, read_file
+from bench.record.archive import read_file
 from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
@@ -23,8 +24,7 @@ REPORTED = "ended: complete"  # the state of a job that came to its end
 _IN_PROGRESS = ("running", "pending", "submitted")
 
 
-@dataclass(frozen=True)
-class JobState:
+class JobState(NamedTuple):
     """Submitted, pending, running, or how a job ended; runs are ok by their own logs alone."""
 
     state: str
@@ -48,40 +48,29 @@ def all_states(work: Work) -> dict[str, JobState]:
 
 
 def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState]:
-    """Find the state of every job as last submitted; `queue` None: Slurm cannot be asked.
-
-    Of several submissions one that is still in the queue goes before a later one that has left.
-    """
-    events_of: dict[str, list[JobEvent]] = {}
-    for path in logs_in(work.folder.path / "jobs"):
-        with suppress(OSError, UsageError):  # then the queue and the accounts speak
-            events_of[path.stem] = [event for event in read_events(read_file(path)) if event.job]
-    ids = {job: {event.job for event in events} for job, events in events_of.items()}
-    for entry in work.folder.read_jobs():
-        if entry.slurm_id:
-            ids.setdefault(entry.job, set()).add(entry.slurm_id)
+    """Find the state of every job as last submitted; `queue` None: Slurm cannot be asked."""
+    last = {entry.job: entry.slurm_id for entry in work.folder.read_jobs() if entry.slurm_id}
     queued = {q.id: q.state.lower() for q in queue or ()}
-    # Slurm's numbers rise
-    last = {
-        job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known
-    }
     gone = [job_id for job_id in last.values() if queue is not None and job_id not in queued]
     accounts = slurm_commands.accounted(gone, work.site.access.clusters)
-
-    def state(job: str, job_id: str) -> str:
-        """Tell a job's state by the queue's word, else by the job's own, else by the accounts'."""
-        events = [event for event in events_of.get(job, ()) if event.job == job_id]
+    states = {}
+    for job, job_id in last.items():
+        events: list[JobEvent] = []
+        with suppress(OSError, UsageError):  # then the queue and the accounts speak
+            spoken = read_events(read_file(work.folder.path / "jobs" / f"{job}.jsonl"))
+            events = [event for event in spoken if event.job == job_id]
         if job_id in queued:
-            return "pending" if queued[job_id] == "pending" else "running"
-        if events and events[-1].event == "end":
-            return f"ended: {events[-1].reason}"
-        if queue is None:
-            return "running" if events else "submitted"
-        if job_id in accounts:
-            return f"ended: {accounts[job_id]}"
-        return "vanished: " + ("it began and left no end" if events else "it never began")
-
-    return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
+            state = "pending" if queued[job_id] == "pending" else "running"
+        elif events and events[-1].event == "end":
+            state = f"ended: {events[-1].reason}"
+        elif queue is None:
+            state = "running" if events else "submitted"
+        elif job_id in accounts:
+            state = f"ended: {accounts[job_id]}"
+        else:
+            state = "vanished: " + ("it began and left no end" if events else "it never began")
+        states[job] = JobState(state, job_id)
+    return states
 
 
 def no_report(work: Work, report: JobState) -> str:
@@ -105,15 +94,14 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
     """Follow the study's jobs until none is in the queue, and show how it goes; the work by then.
 
-    A job that Slurm starts again is followed on; a controller that does not answer is waited for,
-    but not where no job is known: UsageError.
+    A job that Slurm starts again is followed on, and so are launches that the last job adds; a
+    controller that does not answer is waited for, but not where no job is known: UsageError.
     """
     while True:
         work = open_work(options)
         require_scheduler(work)
         slurm_commands.find("squeue")
-        with display(len(work.statuses)) as show:
-            work, grown = _follow(work, poll_s, show)
+        work, grown = _follow(work, poll_s, display(len(work.statuses)))
         if not grown:
             return work
 
@@ -127,23 +115,18 @@ def _follow(work: Work, poll_s: float, show: Show) -> tuple[Work, bool]:
         if queue is None and not states:
             none = f"{work.folder.path} names no job to wait for"
             raise UsageError(f"squeue does not answer, and {none}; submit the study first")
-        if work.looks and work.folder.asked_blocks(work.study) > work.blocks:
+        if work.looks and work.folder.asked_launches(work.study) > work.launches:
             return work, True
-        counts = Counter(known.state for known in states.values() if known.in_progress)
-        if queue is not None and not counts:
+        jobs = Counter(known.state for known in states.values() if known.in_progress)
+        if queue is not None and not jobs:
             return work, False
-        show(*_progress(work, counts, queue is not None))
+        runs = Counter(status.state for status in work.statuses)
+        failed = sum(runs.values()) - sum(runs[state] for state in ("ok", *_COMING))
+        parts = [f"{jobs[state]} {state}" for state in _IN_PROGRESS if jobs[state]]
+        parts += [f"{failed} runs failed"] if failed else []  # await another submission
+        parts += [] if queue is not None else ["squeue does not answer"]
+        coming = [status.run for status in work.statuses if status.state in _COMING]
+        left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
+        left_s = left_s and left_s / max(1, jobs["running"])
+        show(runs["ok"], f"jobs: {', '.join(parts)}", left_s)
         time.sleep(poll_s)
-
-
-def _progress(work: Work, jobs: Counter[str], answered: bool) -> tuple[int, str, float | None]:
-    """Count runs done, say what jobs do, estimate seconds left; failed runs await resubmission."""
-    done = sum(status.state == "ok" for status in work.statuses)
-    coming = [status.run for status in work.statuses if status.state in _COMING]
-    failed = len(work.statuses) - done - len(coming)
-    parts = [f"{jobs[state]} {state}" for state in _IN_PROGRESS if jobs[state]]
-    parts += [f"{failed} runs failed"] if failed else []
-    parts += [] if answered else ["squeue does not answer"]
-    left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
-    left_s = None if left_s is None or not answered else left_s / max(1, jobs["running"])
-    return done, f"jobs: {', '.join(parts)}", left_s

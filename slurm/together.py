@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bench.study.definition import Study
-from bench.study.plan import PlannedRun, launches
+from bench.study.plan import PlannedRun, turn_groups
 from slurm.site import Site
 
 
-class LaunchRuns(NamedTuple):
+class TurnGroup(NamedTuple):
     """Runs that belong together; `apart`: why they are started one by one, '' where they are not.
 
     A run without a partner has no turns, and needs no reason.
@@ -20,22 +20,22 @@ class LaunchRuns(NamedTuple):
     apart: str = ""
 
 
-def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[LaunchRuns]:
-    """Yield a script's runs, in their order, as launches: each stands where its first run does."""
-    name = launches({run.point: run.config.curves for run in runs}, study.pairs)
+def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[TurnGroup]:
+    """Yield a script's runs, in their order, as groups: each stands where its first run does."""
+    name = turn_groups({run.point: run.config.curves for run in runs}, study.pairs)
     if not study.turns:
-        yield from (LaunchRuns([run]) for run in runs)
+        yield from (TurnGroup([run]) for run in runs)
         return
     members: dict[tuple[int | None, str], list[PlannedRun]] = {}
     for run in runs:
-        members.setdefault((run.config.block, name[run.point]), []).append(run)
-    for launch in members.values():
-        apart = _why_apart(launch, site) if len(launch) > 1 else ""
-        yield LaunchRuns(launch, apart)
+        members.setdefault((run.config.launch, name[run.point]), []).append(run)
+    for group in members.values():
+        apart = _why_apart(group, site) if len(group) > 1 else ""
+        yield TurnGroup(group, apart)
 
 
-def _why_apart(launch: Sequence[PlannedRun], site: Site) -> str:
-    configs = [run.config for run in launch]
+def _why_apart(group: Sequence[PlannedRun], site: Site) -> str:
+    configs = [run.config for run in group]
     if any(config.epochs is not None for config in configs):
         return "trainings to a target have no windows to take turns by"
     if len({config.windows for config in configs}) > 1:

@@ -1,6 +1,6 @@
 """A study run until it is settled: wave after wave of launches, a look at the verdict after each.
 
-A launch is one block. Launches come in twos, as each side of a pair is first in one of them.
+A launch is one launch. Launches come in twos, as each side of a pair is first in one of them.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ class RunLoop:
         """Go on until `decide` says why not, a run is not ok, or a signal comes."""
         session, goal = new_session(), 0
         while self.stopped_by is None:
-            self.work = work = open_work(self.work.options, True, None, self.work)
+            self.work = work = open_work(self.work.options, locked=True)
             if why := local_run.not_one_machine(work):
                 raise UsageError(why)
             work.folder.keep_study(work.text)
-            done = min((run.config.block or 0 for run in work.todo), default=work.blocks)
+            done = min((run.config.launch or 0 for run in work.todo), default=work.launches)
             if done < goal:
                 return
             verdict, settled = "", False
@@ -98,35 +98,33 @@ class RunLoop:
                     verdict, settled = look(work.folder.path)
                 self.settled, self.more = settled, not settled and done < work.most
                 self.stopped_by = next(iter(caught), None)
-            standing = self._standing(done, settled)
+            used_s = time.monotonic() - self.began
+            left_s = None if self.budget_s is None else self.budget_s - used_s
+            if (launch_s := self.launch_s) is None:  # estimated until a wave has shown it
+                one = [status.run for status in work.statuses if status.run.config.launch == 0]
+                launch_s = seconds_left(one, work.statuses, work.study.expected_run_s)
+            standing = Standing(done, work.launches, work.most, settled, left_s, launch_s)
             goal, why = standing.decide()
             if verdict or (why and work.todo):
                 print(standing.say(verdict), flush=True)
             if why:
                 return
             if self.stopped_by is None:
-                self._do_wave(open_work(work.options, True, goal, work), done, session)
-
-    def _standing(self, done: int, settled: bool) -> Standing:
-        """Describe the standing; a launch takes as long as the last ones did, else as estimated."""
-        work, used_s = self.work, time.monotonic() - self.began
-        left_s = None if self.budget_s is None else self.budget_s - used_s
-        one = [status.run for status in work.statuses if status.run.config.block == 0]
-        guess_s = seconds_left(one, work.statuses, work.study.expected_run_s)
-        return Standing(done, work.blocks, work.most, settled, left_s, self.launch_s or guess_s)
+                self._do_wave(open_work(work.options, True, goal), done, session)
 
     def _do_wave(self, work: Work, done: int, session: str) -> None:
         """Do what is missing of these launches."""
         for planned in work.todo:
             work.folder.set_aside(planned.log)
-        script = work.folder.add_job(self.lock, work.script(), **work.facts, runs=len(work.todo))
+        facts = {"site": work.site.name, "launches": work.launches, "runs": len(work.todo)}
+        script = work.folder.add_job(self.lock, work.script(), **facts)
         runs = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{runs}, {work.estimate}; {script}", flush=True)
         if self.launch_s is None:
             local_run.warn_if_busy()
         began = time.monotonic()
-        self.stopped_by = local_run.execute(script, self.lock, work, session)
-        self.launch_s = (time.monotonic() - began) / (work.blocks - done)
+        self.stopped_by = local_run.execute(script, self.lock, session)
+        self.launch_s = (time.monotonic() - began) / (work.launches - done)
 
 
 def look(folder: Path) -> tuple[str, bool]:

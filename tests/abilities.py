@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-FILE = ROOT / "tests" / "abilities.toml"
 KINDS = ("source", "test")
 OVER = 1.1  # times its budget: what an ability may have before the test fails
 
@@ -26,32 +25,24 @@ class Row(NamedTuple):
     budget: int
 
 
-def count(root: Path = ROOT) -> tuple[list[Row], list[str]]:
+def count() -> tuple[list[Row], list[str]]:
     """Count the lines of every ability; also returns the files that are in no row."""
-    abilities = tomllib.loads(FILE.read_text())["ability"]
-    listing = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=root, capture_output=True, text=True, check=True
-    )
+    abilities = tomllib.loads((ROOT / "tests" / "abilities.toml").read_text())["ability"]
+    words = ["git", "ls-files", "*.py"]
     lines: dict[tuple[str, str], int] = defaultdict(int)
     lost = []
-    for name in listing.stdout.splitlines():
-        if not (root / name).exists():  # removed, and not committed yet
+    for name in subprocess.check_output(words, cwd=ROOT, text=True).splitlines():
+        if not (ROOT / name).exists():  # removed, and not committed yet
             continue
         kind = KINDS[name.startswith("tests/")]
-        owners = (
-            ability["name"]
-            for ability in abilities
-            if any(fnmatchcase(name, pattern) for pattern in ability.get(f"{kind}_files", ()))
-        )
-        if owner := next(owners, ""):
-            lines[owner, kind] += len((root / name).read_text().splitlines())
+        for ability in abilities:
+            if any(fnmatchcase(name, pattern) for pattern in ability.get(f"{kind}_files", ())):
+                lines[ability["name"], kind] += len((ROOT / name).read_text().splitlines())
+                break
         else:
             lost.append(name)
-    rows = [
-        Row(ability["name"], kind, lines[ability["name"], kind], ability[f"{kind}_lines"])
-        for ability in abilities
-        for kind in KINDS
-    ]
+    pairs = ((ability, kind) for ability in abilities for kind in KINDS)
+    rows = [Row(a["name"], k, lines[a["name"], k], a[f"{k}_lines"]) for a, k in pairs]
     return rows, lost
 
 

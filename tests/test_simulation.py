@@ -1,84 +1,73 @@
-"""Simulated studies: the same statistics as reports use, and what they promise is kept."""
+"""Simulated studies: the statistics of reports keep what they promise, and designs differ."""
 
+from __future__ import annotations
+
+import csv
 import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from bench.study import stats
+from bench.study.looks import nominal_level
 from tests.simulation import studies as simulation
 from tests.simulation.__main__ import main
-from tests.simulation.noise import Measured
-from tests.simulation.studies import LOOKS, OF_TURNS, outcomes, simulate, swapped
 
-ROOT = Path(__file__).parents[1]
-MEASURED = Measured(
-    comparisons=1,
-    freedom=5,
-    paired_sd=0.05,
-    lowest_sd=0.02,
-    highest_sd=0.1,
-    run_sd=0.035,
-    block_sd=0.1,
-    residuals=(-1.5, -0.5, 0.0, 0.5, 1.5),
-)
+LOCAL = Path(__file__).parents[1] / "results" / "local"
 
 
-@pytest.mark.parametrize("n", simulation.BLOCKS)
-def test_many_studies_at_once_are_as_one_by_one(n: int) -> None:
-    random = np.random.default_rng(n)
-    d = random.normal(0.02, 1, (200, n)) * random.uniform(0.001, 0.06, (200, 1))
-    found, fitted = outcomes(d), swapped(d)
-    first = [True, False] * (n // 2)
-    verdicts = set()
-    for i, ratios in enumerate(np.exp(d)):
-        given = {"numerator": ratios.tolist(), "denominator": [1.0] * n}
-        for many, one in (
-            (found, stats.paired_ratio(**given)),
-            (fitted, stats.paired_ratio(**given, first=first)),
-        ):
-            ends = one.interval(0.02) or (0.0, 0.0)
-            halves = [np.exp(many.mean[i] + s * many.half(0.02)[i]) for s in (-1, 1)]
-            assert ends == pytest.approx(halves, rel=1e-12)
-            verdict = stats.decide(ends, 0.02)
-            equal, differ = many.equal(0.02, 0.02)[i], many.differ(0.02)[i]
-            assert verdict == ("equal" if equal else "faster" if differ else "not settled")
-            verdicts.add(verdict)
-    assert len(verdicts) == 3
-
-
-def test_the_noise_is_that_of_the_logs(tmp_path: Path) -> None:
-    folder = ROOT / "results" / "local"
-    main([str(folder), "--out", str(tmp_path)])
-    found = json.loads((tmp_path / "simulation.json").read_text())
-    compared = json.loads((folder / "summary.json").read_text())["comparisons"]
-    sds = [np.std(np.log(list(map(float, c["ratios"]))), ddof=1) for c in compared]
-    squares = sum((c["n"] - 1) * sd**2 for c, sd in zip(compared, sds, strict=True))
-    freedom = sum(c["n"] - 1 for c in compared)
-    noise = found["measured"]
-    assert (found["simulated"], found["noise_of"]) == (True, ["local"])
-    assert noise["paired_sd"] == pytest.approx((squares / freedom) ** 0.5, rel=1e-9)
-    assert noise["lowest_sd"] == pytest.approx(min(sds), rel=1e-9)
-    assert np.std(noise["residuals"]) == pytest.approx(1)
-    assert (tmp_path / "coverage.csv").read_text().startswith("noise,blocks,coverage\n")
+def test_the_noise_is_that_of_the_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(LOCAL), "--out", str(tmp_path), "--studies", "20"])
+    compared = json.loads((LOCAL / "summary.json").read_text())["comparisons"][0]
+    sd, residuals = simulation.measured([LOCAL])
+    assert sd == pytest.approx(np.std(np.log(compared["ratios"]), ddof=1), rel=1e-9)
+    assert np.std(residuals) == pytest.approx(1)
+    assert "met    wrong verdicts of studies that stop when settled: " in capsys.readouterr().out
+    assert (tmp_path / "looks.csv").read_text().startswith("sd,effect,wrong,launches,settled_by_6")
+    for folder in ("batch-lr", "nowhere"):
+        with pytest.raises(SystemExit, match=f"^error: .*{folder}"):
+            main([str(LOCAL.parent / folder)])
 
 
 def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
-    found = simulate(MEASURED, studies=2000, seed=1)
-    assert found == simulate(MEASURED, studies=2000, seed=1)
-    coverage = {(c.noise, c.blocks): c.coverage for c in found.coverage}
-    assert coverage["normal, as measured", 6] == pytest.approx(0.95, abs=0.015)
-    assert coverage["stragglers in one arm alone", 6] < 0.9  # 84 % in another simulation
-    at = {(x.sd, round(x.effect, 2)): x for x in found.looks}
-    assert max(x.wrong for x in found.looks) < 0.065
-    large, none = at[OF_TURNS, 0.05], at[OF_TURNS, 0.0]
-    assert (large.settled[0] > 0.85, large.launches < 6.5, none.settled[-1] > 0.9) == (True,) * 3
-    assert len(none.settled) == len(LOOKS)
-    met = {bar.what.partition(":")[0]: bar.met for bar in found.bars}
-    assert met["wrong verdicts of studies that stop when settled"]
+    random = np.random.default_rng(1)
+    drawn = simulation.draw(random, (600, 12), 0.05, (-1.5, -0.5, 0.0, 0.5, 1.5))
+    assert all(abs(np.mean(noise)) < 0.01 for noise in drawn.values())
+    coverage = simulation.coverage(drawn).set_index(["noise", "launches"]).coverage
+    assert coverage["normal, as measured", 6] == pytest.approx(0.95, abs=0.03)
+    assert coverage["stragglers in one arm alone", 6] < 0.91  # 86 % of 20,000
+    looks = simulation.looks(random, 300, (simulation.OF_TURNS,)).set_index("effect")
+    assert looks.wrong.max() < 0.08
+    none, large = looks.iloc[0], looks.iloc[-1]
+    assert (large.settled_by_6 > 0.85, large.launches < 6.5, none.settled_by_20 > 0.9) == (1, 1, 1)
 
 
-def test_a_folder_without_enough_blocks_is_refused() -> None:
-    with pytest.raises(SystemExit, match="no comparison of 6 blocks; name studies that have"):
-        main([str(ROOT / "results" / "batch-lr"), "--out", "/nowhere"])
+@pytest.mark.parametrize(
+    ("logs", "margins", "expected"),
+    [
+        ([0.05, 0.051] * 10, 2.5, (6, False)),
+        ([0.05, 0.051] * 10, 0.0, (6, True)),
+        ([-0.05, -0.051] * 10, 2.5, (6, True)),  # the wrong side
+        ([0.001, -0.001] * 10, 0.5, (6, False)),
+        ([0.001, -0.001] * 10, 1.0, (6, True)),
+        ([-0.2, -0.1, 0.1, 0.2] * 5, 0.0, (21, False)),
+    ],
+)
+def test_a_verdict_is_judged(logs: list[float], margins: float, expected: tuple[int, bool]) -> None:
+    level = nominal_level(simulation.LOOKS)
+    assert simulation.look(np.array(logs), margins, level) == expected
+
+
+def test_designs_at_the_costs_of_a_measured_study(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["designs", str(LOCAL), "--studies", "50"])
+    simulated, shipped = capsys.readouterr().out.strip().split("\n\n")
+    rows = pd.DataFrame(csv.DictReader(simulated.splitlines())).astype(float)
+    assert len(rows) == 24
+    assert set(rows.launches) == {12, 11, 8, 5}
+    assert [*rows.launch_s[:4].round()] == [34, 37, 47, 72]
+    quiet, loud = rows[:4], rows[-4:]
+    assert quiet.finds_3_percent.min() > 0.8 > loud.finds_3_percent.max()
+    assert [*loud.half_width] == sorted(loud.half_width), "more launches win where launches differ"
+    last = list(csv.DictReader(shipped.splitlines()))[-1]
+    assert (last["windows"], last["launches"], last["ratio"]) == ("20", "20", "0.9437")

@@ -83,8 +83,6 @@ class HorovodSession(Session):
             backward_passes_per_step=config.accumulate,
             **({"groups": self._buckets} if self._buckets else {}),
         )
-        # forgotten by wrapping: a group added later would get the class's rate and no momentum
-        wrapped.defaults = optimizer.defaults
         super().__init__(model, wrapped)
         self._wait = wrapped.synchronize
 

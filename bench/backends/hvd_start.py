@@ -11,7 +11,7 @@ from bench.backends import mpi_group
 from bench.config import RunConfig, UsageError
 from bench.launch.machine import host_name_interface
 from bench.launch.world import Launch, WrongWorld
-from bench.lifecycle.turn_table import VARIABLE
+from bench.lifecycle.turns import VARIABLE
 
 _INTERFACE = "HOROVOD_GLOO_IFACE"
 _GLOO_TIMEOUT = "HOROVOD_GLOO_TIMEOUT_SECONDS"

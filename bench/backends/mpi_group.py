@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in torch's stubs
@@ -23,7 +22,6 @@ from bench.launch.provenance import disagreement, shared_fields
 from bench.launch.world import Launch, require_mpi_world
 
 NAME = "mpi4py"
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def init(config: RunConfig, launch: Launch) -> None:
@@ -92,11 +90,9 @@ class MpiGroup(dist.ProcessGroup):
     def __init__(self, options: Any, _: Any) -> None:
         super().__init__(options.group_rank, options.group_size)  # type: ignore[call-arg]  # the stub knows the other constructor only
         MPI = _import_mpi()
-        self._ops = {dist.ReduceOp.SUM: MPI.SUM, dist.ReduceOp.PRODUCT: MPI.PROD}
-        self._ops |= {dist.ReduceOp.MAX: MPI.MAX, dist.ReduceOp.MIN: MPI.MIN}
+        self._ops = {dist.ReduceOp.SUM: MPI.SUM, dist.ReduceOp.MAX: MPI.MAX}
+        self._ops[dist.ReduceOp.MIN] = MPI.MIN
         self._in_place = MPI.IN_PLACE
-        self._half_type = MPI.BYTE.Create_contiguous(2).Commit()
-        self._half_sums = {dtype: MPI.Op.Create(_adder(dtype), commute=True) for dtype in _HALVES}
         # a context of its own: nothing else in the process can match our messages
         self._comm = MPI.COMM_WORLD.Dup()
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -136,17 +132,9 @@ class MpiGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         op = opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp
-        calls = [self._reduction(tensor, op) for tensor in tensors]
-        reduce, mark = self._comm.Allreduce, self._in_place
-        return self._enqueue(
-            lambda: [reduce(mark, data, op=mpi_op) for data, mpi_op in calls], tensors
-        )
-
-    def _reduction(self, tensor: torch.Tensor, op: Any) -> tuple[Any, Any]:
-        """Choose memory and operation for MPI, which itself cannot add numbers of 16 bits."""
-        if tensor.dtype in _HALVES and op == dist.ReduceOp.SUM:
-            return [_bytes(tensor), tensor.numel(), self._half_type], self._half_sums[tensor.dtype]
-        return _array(tensor), self._ops[op]
+        arrays, reduce = [_array(tensor) for tensor in tensors], self._comm.Allreduce
+        mark, mpi_op = self._in_place, self._ops[op]
+        return self._enqueue(lambda: [reduce(mark, data, op=mpi_op) for data in arrays], tensors)
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         arrays, root = [_bytes(_as_it_lies(tensor)) for tensor in tensors], opts.rootRank
@@ -169,17 +157,6 @@ class MpiGroup(dist.ProcessGroup):
 
     def getBackendName(self) -> str:
         return NAME
-
-
-def _adder(dtype: torch.dtype) -> Callable[[Any, Any, Any], None]:
-    """Make MPI's callback for a sum: it adds the first buffer to the second, number by number."""
-
-    def add(source: Any, target: Any, _: Any) -> None:
-        arrays = (np.frombuffer(memory, np.int16) for memory in (source, target))
-        addend, total = (torch.from_numpy(array).view(dtype) for array in arrays)
-        total += addend
-
-    return add
 
 
 def _array(tensor: torch.Tensor) -> Any:

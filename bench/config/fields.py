@@ -94,7 +94,7 @@ class Role(Flag):
     DISCLOSED = auto()  # a report names it wherever it is not the default
     PLANNED = auto()  # set by the plan, never by a study's [run]
     APART = auto()  # if not at its default, the run's speed is no throughput of a training
-    PER_BLOCK = auto()  # equal inside a block, may differ between blocks
+    PER_LAUNCH = auto()  # equal inside a launch, may differ between launches
     PER_RUN = auto()  # differs between two runs of one point
     FOLDER = auto()  # may have another name on each node
 
@@ -102,8 +102,8 @@ class Role(Flag):
 _CELL, _KNOB = Role.CELL | Role.PLANNED, Role.CELL | Role.KNOB
 _SIZE = Role.POINT | Role.PLANNED
 _WORK, _METHOD, _BOOK = Role.WORK, Role.METHOD, Role.BOOKKEEPING
-_BLOCK = Role.METHOD | Role.PER_BLOCK
-_SEED = _BLOCK | Role.PLANNED | Role.PER_RUN
+_LAUNCH = Role.METHOD | Role.PER_LAUNCH
+_SEED = _LAUNCH | Role.PLANNED | Role.PER_RUN
 _DISCLOSED = Role.WORK | Role.DISCLOSED
 _EXCHANGE = _DISCLOSED | Role.EXCHANGE
 _PLAN = Role.BOOKKEEPING | Role.PLANNED
@@ -174,7 +174,7 @@ class Fields(Options):
         "from data_dir; package.module:factory(config) for your own",
     )
     data_dir: Path | None = _field(
-        *(_BLOCK | Role.FOLDER, None),
+        *(_LAUNCH | Role.FOLDER, None),
         f"folder of a data set on disk; {', '.join(PUBLISHED)} are fetched into it if missing",
     )
     augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
@@ -300,8 +300,8 @@ class Fields(Options):
     study_sha256: str | None = _field(
         _PLAN, None, "SHA-256 of that study as it was planned", pattern="^[0-9a-f]{64}$"
     )
-    block: int | None = _count(_ORDER, None, "index of the block this run belongs to", least=0)
-    position: int | None = _count(_ORDER, None, "place in its block's random order", least=0)
+    launch: int | None = _count(_ORDER, None, "index of the launch this run belongs to", least=0)
+    position: int | None = _count(_ORDER, None, "place in its launch's random order", least=0)
     curves: Annotated[tuple[Curve, ...], BeforeValidator(split_commas)] = _field(
         _PLAN, (), "curves that this run is a point of, comma-separated: weak, strong, batch"
     )

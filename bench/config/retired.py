@@ -21,7 +21,7 @@ RETIRED: Mapping[str, Any] = {
     "sync_batchnorm": False,
 }
 _OF_NO_MEASUREMENT = ("download", "rendezvous_dir", "rendezvous_timeout_s")  # at any value
-_NAMES_VARIANTS = 9  # the first schema that does
+_NAMES_VARIANTS, _NAMES_LAUNCHES = 9, 18  # the first schemas that do
 
 
 def without_retired(values: Mapping[str, Any], schema: int) -> dict[str, Any]:
@@ -30,6 +30,8 @@ def without_retired(values: Mapping[str, Any], schema: int) -> dict[str, Any]:
         if name in RETIRED and value != RETIRED[name]:
             raise ValueError(f"{name}={value!r} is of version 1.0.0, which reads this log")
     kept = {k: v for k, v in values.items() if k not in RETIRED and k not in _OF_NO_MEASUREMENT}
+    if schema < _NAMES_LAUNCHES:
+        kept["launch"] = kept.pop("block", None)
     if schema < _NAMES_VARIANTS:  # the study tells the arm by its fields
         kept["arm"] = None
     elif variant := kept.pop("variant", None):  # which all cells had, and an arm one of them

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -12,8 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.config.fields import PUBLISHED
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
-from bench.instrument.timeline import read_for
-from bench.lifecycle import loading
+from bench.lifecycle.peers import end_with
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
 __all__ += ["step_indices"]
@@ -33,6 +34,8 @@ _PREPROCESSING = {
 def load_images(config: RunConfig) -> Images:
     """Load the data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
     if config.emulate is not None:
+        from bench.instrument.timeline import read_for
+
         return Blank(read_for(config)[0].classes)
     images = _load(config)
     name = f"dataset={config.dataset}"
@@ -99,7 +102,9 @@ def batches(
         batch_sampler=rank_indices(config, rank, images.samples),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         num_workers=config.num_workers,
-        multiprocessing_context=loading.Context() if config.num_workers else None,
+        # a fork after MPI or Horovod has started threads is undefined
+        multiprocessing_context="spawn" if config.num_workers else None,
+        worker_init_fn=partial(end_with, os.getpid()),
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from bench import factory
 from bench.config import RunConfig, UsageError
 from bench.data.dataset import Batch, epoch_of, image_dtype, import_torchvision, sample_seed
-from bench.randomness import seeded
+from bench.train.numbers import seeded
 
 # at import, because a loading process must do it before it loads the user's transforms
 with suppress(UsageError):

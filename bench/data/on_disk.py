@@ -22,7 +22,7 @@ from torch.utils.data import Dataset
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.config.fields import PADDING, OnDisk
 from bench.data.dataset import KEY, Batch, epoch_of, image_dtype, import_torchvision, sample_seed
-from bench.randomness import seeded
+from bench.train.numbers import seeded
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 # at import, because a loading process unpickles torchvision's transforms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,3 +77,13 @@ class Observers(Observer):
     def take(self) -> dict[str, list[float]]:
         taken = [observer.take() for observer in self._observers]
         return {name: values for noted in taken for name, values in noted.items()}
+
+
+class Sleep(Observer):
+    """A known slowdown, so that a study can be seen to find it: sleeps in the timed step."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def step_begin(self, step: int) -> None:
+        time.sleep(self._seconds)

@@ -8,7 +8,7 @@ import torch
 
 from bench.instrument import Observer
 from bench.record.events import PARTS
-from bench.train.timing import Stopwatch
+from bench.train.device import Stopwatch
 
 _OTHERS = 4  # marks of a step besides the two of each micro-batch: begin, input, ready, end
 

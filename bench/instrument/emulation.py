@@ -13,13 +13,6 @@ from bench.config import RunConfig, UsageError
 from bench.instrument import Observer
 from bench.instrument.timeline import Timeline, read_for
 
-# the log's facts of an emulated run; its results mean nothing
-_FACTS: Mapping[str, bool | str | int | float] = {
-    "emulated": True,
-    "loss": "not checked: nothing is computed, and one class costs no time, so it is 0",
-    "input": "blank images of one pixel, which cost nothing",
-    "scale": "compute takes time in proportion to the images of a rank",
-}
 _CHECKED = 8  # every such gradient is checked in a timed step, all of them during warm-up
 # gradients that travel in 16 bits are rounded; the others are exact but for the order of the sum
 _ROUNDED, _EXACT = 2e-2, 1e-4
@@ -69,7 +62,10 @@ class Emulation(Observer):
         self.averaged_steps = 0
         self.model = _Sleeper(network, self._forward)
         self.facts = {
-            **_FACTS,
+            "emulated": True,
+            "loss": "not checked: nothing is computed, and one class costs no time, so it is 0",
+            "input": "blank images of one pixel, which cost nothing",
+            "scale": "compute takes time in proportion to the images of a rank",
             "timeline": config.emulate.name if config.emulate else "",
             "timeline_sha256": digest,
             "timeline_source": timeline.source,

@@ -6,10 +6,11 @@ framework sees them; they meet as gathered objects, not by the exchange that is 
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from typing import Any
 
 import torch
@@ -19,27 +20,79 @@ from torch.nn.functional import cross_entropy
 from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
 from bench.instrument import Observer
-from bench.instrument.pass_state import PassState
 from bench.models import require_scores
-from bench.train import precision
+from bench.train import numbers
 
 Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of definition
 
 STEP = 2  # of a run: the last of the shortest warm-up; DDP has rebuilt its buckets by then
-_PASSES = 3  # at most, to learn what a rank differs from itself by
 SAMPLED = 1024  # elements compared of each tensor of a run
 # What rounding explains of max|difference| / max|gradient|. bfloat16 has 8 bits. Two roundings to
 # the 11 bits of float16 are half of the last one; on the wire every rank adds one of its own.
 _ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7}
 _ROUNDING_FLOAT32 = 1e-5
-# A rank that computes twice may round otherwise: kernels of a GPU add in no fixed order. What the
-# mean may differ by is then so many times what the rank differs from itself by ...
-_OWN_NOISE = 100
-# ... and at most this, whatever the rank does: beyond it nothing is proven. A float32 sum of 10,000
+# A rank that computes twice may round otherwise: kernels of a GPU add in no fixed order. This much
+# is then allowed, whatever the rank does, and beyond it nothing is proven. A float32 sum of 10,000
 # terms in another order may part by that much where they cancel; bfloat16 and TF32 by a few of
 # their last bits.
 _LIMIT = {"float64": 1e-10, "tf32": 2.0**-7, "bf16-mixed": 2.0**-5, "bf16": 2.0**-5}
 _LIMIT_FLOAT32 = 1e-3
+
+
+def own_gradients(
+    network: nn.Module,
+    config: RunConfig,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    classes: int | None = None,
+) -> Gradients:
+    """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
+
+    It leaves no trace: the modules hold copies meanwhile of all that they hold, parameters with
+    the user's hooks among them, and random numbers are set back. A parameter that the pass froze
+    has no gradient. With `classes` raises UsageError for an output that is no scores.
+    """
+    copies: dict[int, Any] = {id(module): module for module in network.modules()}
+    pairs, trained = list[tuple[torch.Tensor, torch.Tensor]](), list[torch.Tensor]()
+    for parameter in network.parameters():
+        stand_in = nn.Parameter(parameter.detach().clone(), parameter.requires_grad)
+        for hook in (parameter._backward_hooks or {}).values():
+            stand_in.register_hook(hook)
+        copies[id(parameter)] = stand_in
+        pairs.append((stand_in, parameter))
+        trained += [stand_in] if parameter.requires_grad else []
+    states = [(module, vars(module)) for module in network.modules()]
+    random = numbers.RandomState()
+    try:
+        for module, state in states:
+            held = {name: _copied(value, copies) for name, value in state.items()}
+            object.__setattr__(module, "__dict__", held)
+        size = config.samples_per_microbatch
+        for part in zip(images.split(size), labels.split(size), strict=True):
+            with numbers.autocast(config):
+                scores = network(part[0])
+                if classes is not None:
+                    require_scores(scores, part[1], classes, config)
+                smoothing = config.label_smoothing
+                loss = cross_entropy(scores, part[1], label_smoothing=smoothing) / config.accumulate
+            if _recomputes(loss):  # torch gives no gradients by value then
+                loss.backward()
+            elif loss.requires_grad:  # else the pass froze all parameters
+                _add(loss, pairs)
+    finally:
+        for module, state in states:
+            object.__setattr__(module, "__dict__", state)
+        random.restore()
+    return [stand_in.grad for stand_in in trained]
+
+
+def _copied(value: Any, copies: dict[int, Any]) -> Any:
+    """Copy a value that a module holds; a shallow copy, or the value, where a part forbids it."""
+    with suppress(Exception):  # a lock, say, or a tensor that was computed
+        return copy.deepcopy(value, copies)
+    with suppress(Exception):
+        return copy.copy(value)
+    return value
 
 
 def _recomputes(loss: torch.Tensor) -> bool:
@@ -53,49 +106,6 @@ def _recomputes(loss: torch.Tensor) -> bool:
             seen.add(node)
             nodes += [before for before, _ in node.next_functions]
     return False
-
-
-def own_gradients(
-    network: nn.Module,
-    config: RunConfig,
-    images: torch.Tensor,
-    labels: torch.Tensor,
-    classes: int | None = None,
-) -> Gradients:
-    """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
-
-    The gradients in the network stay as they are: parameters of the same values take the places of
-    its own meanwhile, with the user's hooks. A parameter that the pass froze has none. With
-    `classes` raises UsageError for an output that is no scores.
-    """
-    stand_ins, parameters = {}, [*network.parameters()]
-    for parameter in parameters:
-        stand_ins[id(parameter)] = stand_in = nn.Parameter(
-            parameter.detach(), parameter.requires_grad
-        )
-        for hook in (parameter._backward_hooks or {}).values():
-            stand_in.register_hook(hook)
-    trained = [p for p in stand_ins.values() if p.requires_grad]
-    tables = [(module._parameters, dict(module._parameters)) for module in network.modules()]
-    try:
-        for table, saved in tables:
-            table.update({n: stand_ins[id(p)] for n, p in saved.items() if p is not None})
-        size = config.samples_per_microbatch
-        for part in zip(images.split(size), labels.split(size), strict=True):
-            with precision.autocast(config):
-                scores = network(part[0])
-                if classes is not None:
-                    require_scores(scores, part[1], classes, config)
-                smoothing = config.label_smoothing
-                loss = cross_entropy(scores, part[1], label_smoothing=smoothing) / config.accumulate
-            if _recomputes(loss):  # torch gives no gradients by value then
-                loss.backward()
-            elif loss.requires_grad:  # else the pass froze all parameters
-                _add(loss, [*zip(stand_ins.values(), parameters, strict=True)])
-    finally:
-        for table, saved in tables:
-            table.update(saved)
-    return [p.grad for p in trained]
 
 
 def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
@@ -151,14 +161,9 @@ def rounding(config: RunConfig) -> float:
     return _ROUNDING.get(config.precision, _ROUNDING_FLOAT32)
 
 
-def tolerance(config: RunConfig) -> float:
-    """Return `rounding`, but 0 where order cannot matter: adding two and halving are exact."""
-    return 0.0 if config.world_size <= 2 else rounding(config)
-
-
 def limit(config: RunConfig) -> float:
     """Return the relative difference any rounding can explain; beyond it nothing is proven."""
-    return max(_LIMIT.get(config.precision, _LIMIT_FLOAT32), rounding(config))
+    return _LIMIT.get(config.precision, _LIMIT_FLOAT32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +178,7 @@ class StepParity:
     own_noise: float  # what two computations of it on one rank differ by
     not_deterministic: list[str]  # tensors that a rank computes otherwise when it does so again
     differing: list[str]  # tensors that differ by more than is allowed
-    not_proven: list[str]  # tensors that a rank alone cannot repeat, or that its passes write
+    not_proven: list[str]  # tensors that a rank alone cannot repeat, or that are all zero
 
     @property
     def holds(self) -> bool | None:
@@ -190,29 +195,22 @@ def judge(
     names: Sequence[str],
     differences: Sequence[float],
     noises: Sequence[float],
-    written: Collection[str] = (),
 ) -> StepParity:
-    """Judge each tensor by itself.
-
-    `differences` are the exchanged gradients' from the mean, `noises` a rank's own from themselves,
-    both relative and [tensors]; the passes wrote the tensors `written` in place.
+    """Judge each tensor by itself: `differences` are the exchanged gradients' from the mean,
+    `noises` a rank's own from themselves, both relative and [tensors]. Where one rank's noise is
+    beyond all rounding, two passes tell of no tensor what its noise is.
     """
-    most = limit(config)
-    random = any(not noise <= most for noise in noises)  # then no noise is known from two passes
+    most, worst_noise = limit(config), max(noises)
+    # adding two and halving are exact in any order
+    exact = 0.0 if config.world_size <= 2 else rounding(config)
     rows = []
     for name, difference, noise in zip(names, differences, noises, strict=True):
-        allowed = tolerance(config)
-        if noise:
-            allowed = min(max(rounding(config), _OWN_NOISE * noise), most)
-        proven = noise <= most and name not in written
-        if random and noise and difference > allowed:
-            proven = False
+        allowed = most if noise else exact
+        proven = not noise or worst_noise <= most
         rows.append((name, difference, noise, allowed, difference <= allowed if proven else None))
     differing = [row for row in rows if row[4] is False]
-    not_proven = [row for row in rows if row[4] is None]
-    name, difference, noise, allowed, _ = max(
-        differing or not_proven or rows, key=lambda row: row[1]
-    )
+    unproven = [row for row in rows if row[4] is None]
+    name, difference, noise, allowed, _ = max(differing or unproven or rows, key=lambda row: row[1])
     return StepParity(
         relative_difference=difference,
         tensor=name if difference else "",
@@ -220,7 +218,7 @@ def judge(
         own_noise=noise,
         not_deterministic=[row[0] for row in rows if row[2]],
         differing=[row[0] for row in differing],
-        not_proven=[row[0] for row in not_proven],
+        not_proven=[row[0] for row in unproven],
     )
 
 
@@ -229,15 +227,14 @@ def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for step in steps for name in step["not_proven"]))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return (
-        f"parity is not proven of {names[0]}{more}: a rank cannot repeat its own gradients, or its "
-        "forward pass writes the parameter, so nothing tells whether the exchange gave the mean"
+        f"parity is not proven of {names[0]}{more}: a rank cannot repeat its own gradients, or all "
+        "of them are zero, so nothing tells whether the exchange gave the mean"
     )
 
 
 class Parity(Observer):
-    """Checks the named steps, at the price of a forward and backward pass more on each rank.
-
-    Where anything differs, each rank computes once more: what it cannot repeat is its own noise.
+    """Checks the named steps, at the price of two forward and backward passes more on each rank:
+    what the second gives otherwise is the rank's own noise.
     """
 
     def __init__(
@@ -283,52 +280,31 @@ class Parity(Observer):
         if self._due:
             if self._session.broadcasts_buffers:
                 self._session.sync_buffers()  # as its forward pass is about to do
-            self._batch, self._before = (images, labels), PassState(self._network)
-            self._local = self._compute()
+            batch = (images, labels, self._classes)
+            self._own, self._again = (
+                self._sample(own_gradients(self._network, self._config, *batch)) for _ in range(2)
+            )
 
     def gradients_ready(self) -> None:
-        if self._due:
-            self._compare()
-            del self._batch, self._before, self._local
-
-    def _compute(self) -> Gradients:
-        """Compute this rank's own gradients from where the step began; leave no other trace."""
-        now = PassState(self._network)
-        self._before.restore()
-        gradients = own_gradients(self._network, self._config, *self._batch, self._classes)
-        now.restore()
-        return self._sample(gradients)
+        if not self._due:
+            return
+        gather = self._backend.gather
+        exchanged = self._sample([p.grad for p in self._parameters])
+        # without an exchange every rank must keep its own
+        expected = self._own if self._config.ranks_part else mean(gather(self._own))
+        # a gradient that cancels to nothing, as of a bias before BatchNorm, is rounding alone
+        rest = limit(self._config) * largest(expected)
+        differences = self._over_ranks(relative(exchanged, expected, rest))
+        noises = self._over_ranks(relative(self._again, self._own, rest))
+        judged = judge(self._config, self.names, differences, noises)
+        if not any(gather(largest(expected))):  # no exchange can be told from another
+            judged = replace(judged, differing=[], not_proven=self.names)
+        elements = sum(map(len, self._places))
+        self.results.append(replace(judged, step=self._step, elements=elements))
 
     def _sample(self, gradients: Gradients) -> Gradients:
         pairs = zip(gradients, self._places, strict=True)
         return [None if gradient is None else _elements(gradient, at) for gradient, at in pairs]
-
-    def _compare(self) -> None:
-        config, gather = self._config, self._backend.gather
-        exchanged = self._sample([p.grad for p in self._parameters])
-        # without an exchange every rank must keep its own
-        expected = self._local if config.ranks_part else mean(gather(self._local))
-        differences = self._over_ranks(relative(exchanged, expected))
-        # a gradient that cancels to nothing, as of a bias before BatchNorm, is rounding alone
-        rest = limit(config) * largest(expected)
-        of_noisy = self._over_ranks(relative(exchanged, expected, rest))
-        wrote = {*chain(*gather(self._before.written()))}
-        # then no exchange can be told from another; asked of all ranks, which must go on alike
-        if not any(gather(largest(expected))):
-            wrote |= {*self.names}
-        noises = [0.0] * len(differences)
-        judged = judge(config, self.names, differences, noises, wrote)
-        # what differs is the same on every rank; two passes may agree by chance
-        for _ in range(_PASSES if any(differences) else 0):
-            again = self._over_ranks(relative(self._compute(), self._local, rest))
-            noises = [*map(max, noises, again)]
-            each = zip(of_noisy, noises, differences, strict=True)
-            seen = [noisy if noise else strict for noisy, noise, strict in each]
-            judged = judge(config, self.names, seen, noises, wrote)
-            if not judged.differing:
-                break
-        elements = sum(map(len, self._places))
-        self.results.append(replace(judged, step=self._step, elements=elements))
 
     def _over_ranks(self, values: list[float]) -> list[float]:
         """Gather [tensors] of every rank; return the largest of each."""

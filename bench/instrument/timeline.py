@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from bench.config import RunConfig, UsageError, explain
 
-LEAST_STEPS = 20  # of a recording: the median of fewer moves with each of them
 _MOST_BYTES = 2**24
 _SAME = ("model", "image_size", "precision")  # of a run and the timeline that it follows
 
@@ -71,9 +70,9 @@ class Timeline(BaseModel):
         return f'{head.removesuffix("}").rstrip()},\n "gradients": [\n{rows}\n ]\n}}\n'
 
 
-def read(path: Path, option: str = "emulate") -> tuple[Timeline, str]:
-    """Read a timeline, and the SHA-256 of its file. Raises UsageError, naming `option`."""
-    setting = f"{option}={str(path)!r}"
+def read(path: Path) -> tuple[Timeline, str]:
+    """Read a timeline, and the SHA-256 of its file. Raises UsageError."""
+    setting = f"emulate={str(path)!r}"
     cure = "record one with python -m bench timeline"
     try:
         with path.open("rb") as file:

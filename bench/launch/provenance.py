@@ -90,7 +90,7 @@ _OPTIONS = "start every rank with the same options"
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
     """Describe what may differ between ranks; cores as the kernel numbers them."""
     return {
-        **launch.record(),
+        **launch._asdict(),
         "hostname": socket.gethostname(),
         "boot_id": _text(Path("/proc/sys/kernel/random/boot_id")) or None,
         "pid": os.getpid(),

@@ -25,7 +25,6 @@ import torch.distributed as dist
 from bench.config import RunConfig, UsageError
 from bench.launch.provenance import disagreement, shared_fields
 from bench.launch.world import Launch, WrongWorld, agent_store, meeting_folder
-from bench.lifecycle.ending import temporary
 from bench.study.disk import write_whole
 
 _T = TypeVar("_T")
@@ -113,11 +112,11 @@ def _announce(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
     address, nonce, timeout = host_address(launch), uuid.uuid4().hex, timedelta(seconds=timeout_s)
     store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
     store.set("nonce", nonce)
-    with temporary(path):
-        with suppress(OSError):  # what is wrong with it is said next
-            path.parent.mkdir(parents=True, exist_ok=True)
-        where = {"address": address, "port": store.port, "nonce": nonce}
-        write_whole(path, json.dumps(where), cure="choose another --log-path")
+    with suppress(OSError):  # what is wrong with it is said next
+        path.parent.mkdir(parents=True, exist_ok=True)
+    where = {"address": address, "port": store.port, "nonce": nonce}
+    write_whole(path, json.dumps(where), cure="choose another --log-path")
+    try:
         store.add("arrived", 1)
         if not _poll(lambda: store.add("arrived", 0) >= launch.size or None, timeout_s):
             raise WrongWorld(
@@ -125,6 +124,8 @@ def _announce(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
                 " did all of them start, with the same options, and do they all see "
                 f"{str(path.parent)!r}? {_CURE}"
             )
+    finally:
+        path.unlink(missing_ok=True)
     return store
 
 

@@ -1,23 +1,26 @@
-"""Rank, size and place on the node, read from the launcher's environment by one table."""
+"""Rank, size and place on the node, read from the launcher's environment by one table.
+
+Also what every rank gets alike, whatever its launcher, before torch or MPI loads.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.config import UsageError
+from bench.backends.catalogue import CATALOGUE, interface_variables
+from bench.config import RunConfig, UsageError
 
 
 class WrongWorld(UsageError):
     """The ranks that started, or met, are not the world that was asked for."""
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """A rank's place in its world. `key` tells this launch from every other on shared storage."""
 
     source: str
@@ -26,10 +29,6 @@ class Launch:
     local_rank: int
     local_size: int
     key: str
-
-    def record(self) -> dict[str, object]:
-        """Return the launch as plain values, for the run log."""
-        return asdict(self)
 
 
 class _Row(NamedTuple):
@@ -46,7 +45,6 @@ def _family(source: str, prefix: str, *key: str) -> _Row:
     return _Row(source, names, key, marks=names)
 
 
-_MOST_NODES = 100_000  # ten times the largest machines
 _JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID")
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _GLOO = "HOROVOD_GLOO_RENDEZVOUS_"
@@ -76,12 +74,8 @@ def discover(env: Mapping[str, str]) -> Launch:
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
-            unset = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not env.get(name)]
-            if unset and agent_store(row.source, env):
-                raise UsageError(
-                    f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {unset[0]} is not: a half-set "
-                    "launch; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
-                )
+            if agent_store(row.source, env):
+                _require_store(env)
             return _launch(row.source, [_integer(env, name) for name in row.names], env, row.key)
         if names := [name for name in row.marks if name in env]:
             raise UsageError(
@@ -107,6 +101,18 @@ def discover(env: Mapping[str, str]) -> Launch:
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
     """Check whether torchrun's agent serves a store; hand-set variables come without an agent."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def _require_store(env: Mapping[str, str]) -> None:
+    """Raise UsageError where torchrun's variables do not say where its agent's store is."""
+    cure = "start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if not env.get(name):
+            lacks = f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {name} is not"
+            raise UsageError(f"{lacks}: a half-set launch; {cure}")
+    port = env["MASTER_PORT"]
+    if not (port.isdecimal() and 0 < int(port) < 2**16):
+        raise UsageError(f"MASTER_PORT={port!r} is no port, a number from 1 to 65535; {cure}")
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
@@ -149,16 +155,13 @@ def meeting_folder(launch: Launch, log_path: Path | None) -> Path:
 
 def expand_tasks_per_node(text: str) -> list[int]:
     """Expand Slurm's run lengths to a size per node: '3,1(x2)' -> [3, 1, 1]; else UsageError."""
-    setting, cure = f"SLURM_STEP_TASKS_PER_NODE={text!r}", "unset it, or start through srun"
     sizes: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", part)
+        match = re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part)
         if match is None:
-            raise UsageError(f"{setting} is not of the form 3,1(x2); {cure}")
-        count = int(match[2] or 1)
-        if len(sizes) + count > _MOST_NODES:
-            raise UsageError(f"{setting} counts more than {_MOST_NODES} nodes; {cure}")
-        sizes += [int(match[1])] * count
+            form = "is not of the form 3,1(x2); unset it, or start through srun"
+            raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text!r} {form}")
+        sizes += [int(match[1])] * int(match[2] or 1)
     return sizes
 
 
@@ -192,3 +195,50 @@ def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
             f"{mpi_size}: this launcher does not start this MPI; use the mpirun that belongs to "
             "it, or srun --mpi=pmix, or --transport gloo"
         )
+
+
+def require_unmodified(env: Mapping[str, str]) -> None:
+    """Raise UsageError where a variable changes one framework behind the config's back."""
+    for name in sorted(env):
+        for row in CATALOGUE.values():
+            if name.startswith(row.env_prefixes) and not name.startswith(row.env_harmless):
+                raise UsageError(
+                    f"{name}={env[name]!r} would change one framework unseen; unset it"
+                )
+
+
+def environment(
+    config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]
+) -> dict[str, str]:
+    """Choose this rank's variables, the same for every backend; `cores` is its affinity's size.
+
+    Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun
+    leaves all cores). Yielding: where ranks fill the cores, Open MPI's busy polling takes the core
+    from the computation, so that even an idle framework costs 60-90 %; a value the user has set
+    stays, and either way the run log records it.
+    """
+    threads = str(config.threads)
+    changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    if cores <= launch.local_size * config.threads and "OMPI_MCA_mpi_yield_when_idle" not in env:
+        changes["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    names = interface_variables()
+    user_interface = next((env[name] for name in names if env.get(name)), None)
+    if interface := user_interface or ("lo" if launch.local_size == launch.size else None):
+        # the same wire for all, where a launcher names one framework's too
+        changes |= {name: interface for name in names if not env.get(name)}
+    return changes
+
+
+def advice(config: RunConfig, launch: Launch, cores: int) -> str | None:
+    """Advise if a rank has fewer cores than its threads and the exchange need; else return None."""
+    if launch.size > 1 and cores <= config.threads and cores < (os.cpu_count() or 1):
+        return (
+            f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and "
+            "the exchange thread; mpirun binds by default: use --bind-to none, or bind wider"
+        )
+    if config.emulate is None and launch.local_size * config.threads > cores:
+        return (
+            f"{launch.local_size} rank(s) of {config.threads} thread(s) share {cores} core(s): they"
+            " take turns, and frameworks suffer from that unequally; use fewer ranks or --threads"
+        )
+    return None

@@ -1,7 +1,8 @@
-"""How a rank ends: it records why, kills its loading processes and exits with a code but 0.
+"""How a rank is watched and how it ends: it records why, and exits with a code but 0.
 
-Exit code 0 is left to `main`, after an `end` that says ok. A rank that ends here ends at once:
-other ranks may be waiting for it, and the exit handlers of a broken world may wait for them.
+Exit code 0 is left to `main`, after an `end` that says ok. A rank that ends here ends at once, and
+kills its loading processes: other ranks may be waiting for it, and the exit handlers of a broken
+world may wait for them.
 """
 
 from __future__ import annotations
@@ -14,26 +15,74 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
 
 from bench.config import RunConfig, UsageError
-from bench.lifecycle import loading
-from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, vanished
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, stop_loading, vanished
 from bench.lifecycle.turns import Turns, TurnsBroken
+from bench.progress import quantity, say
 from bench.record import RunLog, append_event
-from bench.streams import say
 
 FAILED, INPUT_ERROR = 1, 2
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 RANK_0_SPEAKS_S = 2.0  # first: a launcher ends all ranks when one leaves
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 _SIGNAL_COMES_S = 1.0  # worlds that take turns are told to end one after the other
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
+_TICK_S = 1.0
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
-_temporary: set[Path] = set()
+
+
+class Pulse:
+    """Progress of a rank: phase, batches and steps, for the screen and for the watchdog.
+
+    The main thread writes it, and the watchdog reads it, with the loop's own counters. What is
+    `shown`, by one rank, are lines on standard error, between windows only.
+    """
+
+    def __init__(self, *, shown: bool) -> None:
+        self._say: Callable[[str], object] = say if shown else str
+        self._phase, self._ticks = "loading torch", 0
+        self._counts: Callable[[], tuple[int, int]] | None = None
+        self.rates: list[float] = []  # images/s of the windows so far
+        self.passed = False  # an `end` that says ok is written: the record is complete
+
+    def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
+        """Start a phase; `counts` gives the batches received and the steps done."""
+        self._phase, self._counts = phase, counts
+        self._say(phase)
+
+    def leave(self) -> None:
+        """Drop the counters, which hold the model: the log is written."""
+        self._phase, self._counts = "closing", None
+
+    def tick(self) -> None:
+        """Count one piece of a phase that has no counter of its own."""
+        self._ticks += 1
+
+    def window(self, done: int, total: int, images_per_s: float) -> None:
+        """Note a timed window; called between windows."""
+        self.rates.append(images_per_s)
+        self._say(f"window {done}/{total}: {quantity(images_per_s)} images/s")
+
+    def epoch(self, training: int, epoch: int, accuracy: float) -> None:
+        """Note an epoch of a training, both counted from 0."""
+        self._say(f"training {training + 1}, epoch {epoch + 1}: {100 * accuracy:.2f} % right")
+
+    def beat(self) -> tuple[object, ...]:
+        """Read the progress so far; where two readings are equal, nothing was finished between."""
+        # loading torch from a busy file system may take minutes, module by module
+        return self._phase, self._ticks + len(sys.modules), self._counts and self._counts()
+
+    def doing(self) -> str:
+        """Say what is not finished."""
+        if self._counts is None:
+            return self._phase
+        batches, steps = self._counts()
+        waiting = f"waiting for its batch of step {batches + 1}"
+        return f"in step {steps + 1}" if batches > steps else waiting
 
 
 class Ending:
@@ -48,11 +97,9 @@ class Ending:
         launcher: Launcher | None,
         turns: Turns,
     ) -> None:
-        self._processes = config.world_size
-        self._path = config.log_path
+        self._processes, self._path = config.world_size, config.log_path
         self._rank, self._log, self._pulse = rank, log, pulse
         self._launcher, self._turns = launcher, turns
-        self._identity = _identity(self._path)
         self._leaving = threading.Lock()
         self._recorded = threading.Event()  # what is left is words for people
 
@@ -91,14 +138,6 @@ class Ending:
     def is_orphan(self) -> bool:
         return self._launcher is not None and self._launcher.gone()
 
-    def find_log(self) -> bool:
-        """Check whether the log is still where it was created; print an error where it is not."""
-        if _identity(self._path) == self._identity:
-            return True
-        lost = "was removed or replaced while the run went on: its record is lost"
-        say(f"error: {self._path} {lost}")
-        return False
-
     def _leave(self, code: int, record: Callable[[], None]) -> NoReturn:
         if not self._leaving.acquire(blocking=False):
             threading.Event().wait()  # another thread is on its way out
@@ -109,14 +148,7 @@ class Ending:
             self._turns.break_off()  # first: ranks that are stopped hear of nothing
             record()
         except OSError as unwritable:
-            wrong = f"cannot write {self._path}: {unwritable.strerror}"
-            say(f"error: rank {self._rank} {wrong}")
-            if self._rank == 0:
-                message = f"{wrong}; what was written last had to make room"
-                with suppress(OSError):
-                    self._log.make_room()
-                    self._event(0, "OSError", message)  # before others tell of what that did
-                    self._end(status=f"failed: {message}")
+            say(f"error: rank {self._rank} cannot write {self._path}: {unwritable.strerror}")
         finally:
             leave(code)
 
@@ -134,7 +166,7 @@ class Ending:
             self._end(status=f"failed: {gone[0] if gone else message}")
         finally:
             self._recorded.set()
-            loading.stop()
+            stop_loading()
             if not wrong_input:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
@@ -148,7 +180,7 @@ class Ending:
 
     def _record_signal(self, number: int) -> None:
         """Record a signal, or the dead rank because of which mpirun or torchrun ends all ranks."""
-        loading.stop()  # mpirun kills the group of a rank some tenths of a second later
+        stop_loading()  # mpirun kills the group of a rank some tenths of a second later
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
         if self._rank:
@@ -187,7 +219,8 @@ class Ending:
         if self._rank == 0:
             self._log.write("error", rank=rank, type=kind, message=message)
         elif self._path is not None:
-            append_event(self._path, "error", rank=rank, type=kind, message=message)
+            with suppress(FileNotFoundError):  # no log is kept
+                append_event(self._path, "error", rank=rank, type=kind, message=message)
 
     def _end(self, **fields: str) -> None:
         if self._rank == 0:  # a log takes only one
@@ -199,36 +232,12 @@ class Ending:
             time.sleep(LAUNCHER_READS_S)
 
 
-@contextmanager
-def temporary(path: Path) -> Iterator[None]:
-    """Remove this file afterwards, also if the process ends in between."""
-    _temporary.add(path)
-    try:
-        yield
-    finally:
-        _remove_temporary()
-
-
-def _remove_temporary() -> None:
-    for path in tuple(_temporary):
-        with suppress(OSError):
-            path.unlink()
-        _temporary.discard(path)
-
-
 def leave(code: int) -> NoReturn:
-    """End the process now, with its loading processes and temporary files."""
+    """End the process now, with its loading processes."""
     try:
-        _remove_temporary()
-        loading.stop()
+        stop_loading()
     finally:
         os._exit(code)
-
-
-def alarm(limit_s: float) -> None:
-    """Let the kernel end the process after `limit_s`, when Python has shut down its threads."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
 
 
 def describe(error: BaseException) -> str:
@@ -237,30 +246,54 @@ def describe(error: BaseException) -> str:
         lines = str(error).strip().splitlines() or [""]
     except Exception:  # of the user's own class
         lines = ["an error without words"]
-    line = lines[0]
-    if isinstance(error, SystemExit):
-        line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
-    elif isinstance(error, KeyboardInterrupt):
-        line = f"raised ({_raised_at(error)})"
-    elif in_loader := _IN_LOADER.match(line):
+    if in_loader := _IN_LOADER.match(lines[0]):
         return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
     if isinstance(error, UsageError):
-        return line
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+        return lines[0]
+    return f"{type(error).__name__}: {lines[0]}".removesuffix(": ")
 
 
-def _raised_at(error: BaseException) -> str:
-    places = traceback.extract_tb(error.__traceback__)
-    if not places:
-        return "unknown place"
-    place = places[-1]
-    inside = Path(place.filename).is_relative_to(Path.cwd())
-    file = os.path.relpath(place.filename) if inside else place.filename
-    return f"{file}:{place.lineno} {place.name}"
+def on_interrupt(end: Callable[[int], object]) -> None:
+    """Call `end(signal number)`, which ends the process, on Ctrl-C and SIGTERM.
+
+    Python runs signal handlers on the main thread only, which may be waiting in C for a rank that
+    is gone. The C-level handler writes to the wake-up pipe at once, and a thread of ours reads it.
+    """
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: None)  # without a handler the pipe is not written
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+
+    def watch() -> None:
+        # other signals with a handler, such as a child's end, come by here as well
+        while number := os.read(read_end, 1)[0]:
+            if number in SIGNALS:
+                end(number)
+
+    threading.Thread(target=watch, name="interrupts", daemon=True).start()
 
 
-def _identity(path: Path | None) -> Any:
-    try:
-        return None if path is None else ((status := path.stat()).st_dev, status.st_ino)
-    except OSError:
-        return "gone"
+def watch_over(pulse: Pulse, ending: Ending, limit_s: float) -> None:
+    """Start a thread that ends the process where `pulse` stands still, or the launcher is gone.
+
+    Once a second it reads three numbers and the parent's process id, and, where a shell stands
+    before the launcher, /proc. Time in which the whole process is stopped (Ctrl-Z) does not count.
+    """
+
+    def watch() -> NoReturn:
+        tick_s = min(_TICK_S, limit_s / 4)
+        last, silent_s, before = pulse.beat(), 0.0, time.monotonic()
+        while True:
+            time.sleep(tick_s)
+            now = time.monotonic()
+            silent_s, before = silent_s + min(now - before, 2 * tick_s), now
+            if ending.is_orphan():
+                ending.orphaned()
+            beat = pulse.beat()
+            if beat != last:
+                last, silent_s = beat, 0.0
+            elif silent_s >= limit_s:
+                ending.stalled(pulse.doing(), silent_s)
+
+    threading.Thread(target=watch, name="watchdog", daemon=True).start()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish")
-ENDED, STOPPED = "has ended", "is stopped"
-_STATES = {"R": "is running", "S": "is sleeping", "T": STOPPED, "t": STOPPED}
-_STATES |= {"D": "waits for a disk or a network file system", "Z": ENDED, "X": ENDED}
+ENDED, STOPPED = "Z", "T"  # letters of proc(5)
 _EXITING = 0x4  # the kernel's PF_EXITING
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def _stat(pid: int) -> tuple[str, str, int] | None:
@@ -25,14 +26,14 @@ def _stat(pid: int) -> tuple[str, str, int] | None:
     except OSError:
         return None
     name, _, rest = text.partition("(")[2].rpartition(")")  # a name may hold anything, brackets too
-    state, parent, *_, flags = rest.split()[:7]
-    return name, "Z" if int(flags) & _EXITING else state, int(parent)
+    letter, parent, *_, flags = rest.split()[:7]
+    return name, ENDED if int(flags) & _EXITING else letter.upper(), int(parent)
 
 
 def state(pid: int) -> str:
-    """Describe in words what a process of this host is doing."""
+    """Read the state of a process of this host as a letter: ENDED, STOPPED or another one."""
     stat = _stat(pid)
-    return ENDED if stat is None else _STATES.get(stat[1], "is in an unknown state")
+    return ENDED if stat is None else stat[1].replace("X", ENDED)
 
 
 class Launcher:
@@ -51,16 +52,11 @@ class Launcher:
         return any((stat := _stat(child)) is None or stat[2] != parent for child, parent in above)
 
 
-def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
-    """Read rank, pid and hostname of every process from the log's start; [] without a start."""
-    host = next(iter(_events(log, "start")), {}).get("host", {})
-    return list(host.get("ranks", []))
-
-
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
     """Find this host's ranks that ended unrecorded; `as_lowest`: only if `rank` runs as lowest."""
     host = socket.gethostname()
-    local = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
+    ranks = next(iter(_events(log, "start")), {}).get("host", {}).get("ranks", [])
+    local = [r for r in ranks if r["hostname"] == host and r["rank"] != rank]
     ended = [r for r in local if state(r["pid"]) == ENDED]
     lower = [r for r in local if r["rank"] < rank and r not in ended]
     if _events(log, "end") or (as_lowest and lower):
@@ -89,6 +85,23 @@ def signal_others(pids: Iterable[int], number: int) -> None:
                 os.kill(pid, number)
 
 
+def end_with(parent: int, *_: object) -> None:
+    """Let the kernel end this process when its parent ends, which may have happened already.
+
+    torch's own watch takes whoever adopts an orphan for the parent, and sleeps in a stopped
+    process.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def loading_processes() -> list[Any]:
     """List processes that load data for this one; multiprocessing's own list drops ended ones."""
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
+
+
+def stop_loading() -> None:
+    """End this rank's loading processes; needs no lock, as any thread may be the last."""
+    for child in loading_processes():
+        child.kill()

@@ -7,30 +7,194 @@ that between them. Worlds that live at the same time are measured window by wind
 A rank without the turn stops itself by SIGSTOP, with all of its threads and loading processes: a
 blocking read would leave Horovod's engine and MPI's progress threads at work. On each node the last
 local rank of the world whose turn ends continues the ranks of the next one. Nothing crosses nodes
-but each world's own barriers. All that worlds share on a node is a table (turn_table.py).
+but each world's own barriers. All that worlds share on a node is a table of numbers in its memory.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
+import re
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
-from bench.config import RunConfig, UsageError
+from bench.config import UsageError
 from bench.launch.world import Launch
 from bench.lifecycle.peers import ENDED, STOPPED, loading_processes, signal_others, state
-from bench.lifecycle.turn_table import EVERYBODY, MOST_LOCAL, WAY_OUT, Place, Process, TurnTable
-from bench.lifecycle.waking import Waker
 
+VARIABLE = "BENCH_TURNS"  # set by who starts several worlds together: LAUNCH TURN SIZE,SIZE,...
+SHARED_MEMORY = Path("/dev/shm")
+MOST_LOCAL = 1024  # processes of a world on a node
+EVERYBODY = -1  # has the turn once every world has had its last
+
+_WAY_OUT = "put turns = false into the study"
+_WAKES, _WAKES_APART_S = 5, 0.001  # a single signal may come just before a process stops
 _POLL_S = 0.001
 _SETTLE_S = 0.002  # a byte that a library still holds would wait for a stopped sender
 _HEARD_S = 0.5  # a signal that was sent to a stopped process is handled within it
 _LOOK_S = 30  # a process that is stopped looks this often whether its turn can still come
 _MEET = 0.8  # of the stall limit: time for the worlds of a node to find one another
+_SIGEV_SIGNAL = 0
 
 Barrier = Callable[[], None]
 Counters = Callable[[], Mapping[str, int | None]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A world's place among those that were started together: `launch` names them all.
+
+    `sizes` are the processes of each world: a small one has none on the later nodes.
+    """
+
+    launch: str
+    turn: int
+    sizes: tuple[int, ...]
+
+    @property
+    def words(self) -> str:
+        """The value of VARIABLE."""
+        return f"{self.launch} {self.turn} {','.join(map(str, self.sizes))}"
+
+    def record(self) -> dict[str, object]:
+        """Describe this place for the run log."""
+        return {"launch": self.launch, "turn": self.turn, "worlds": len(self.sizes)}
+
+
+def place_of(env: Mapping[str, str]) -> Place | None:
+    """Read this world's place; None for a world that was started alone. Raises UsageError."""
+    if not (words := env.get(VARIABLE, "")):
+        return None
+    if match := re.fullmatch(r"([0-9a-zA-Z]+) ([0-9]+) ([1-9][0-9]*(?:,[1-9][0-9]*)*)", words):
+        place = Place(match[1], int(match[2]), tuple(map(int, match[3].split(","))))
+        if place.turn < len(place.sizes):
+            return place
+    rule = "must be 'LAUNCH TURN SIZE,SIZE,...', as python -m slurm sets it; unset it"
+    raise UsageError(f"{VARIABLE}={words!r} {rule}")
+
+
+def table_path(launch: str) -> Path:
+    """Name the file in this node's memory that the worlds of a launch share.
+
+    With the node's name: several that are emulated on one machine share its memory.
+    """
+    return SHARED_MEMORY / f"bench-turns-{os.geteuid()}-{launch}-{socket.gethostname()}"
+
+
+class Process(NamedTuple):
+    """A row of the table: a process of a world on this node."""
+
+    world: int
+    row: int
+    pid: int
+
+
+class TurnTable:
+    """The table as one process sees it; each number has one writer at a time.
+
+    Its file has a name only until all have met, so that nothing of it outlives them. Raises
+    UsageError where this node lets worlds share nothing.
+    """
+
+    # slots; then (expected, done) of each world, then the rows
+    _serial, _holder, _broken, _worlds = range(4)
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.worlds = place, len(place.sizes)
+        self._path = table_path(place.launch)
+        self._rows = self._worlds + 2 * self.worlds
+        slots = self._rows + 2 * self.worlds * MOST_LOCAL
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                os.ftruncate(fd, 8 * slots)  # zeros, whoever comes first
+                os.posix_fallocate(fd, 0, 8 * slots)  # a full memory is told here, not by SIGBUS
+                self._numbers = memoryview(mmap.mmap(fd, 8 * slots)).cast("q")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            wrong = f"{self._path} cannot be written ({error.strerror})"
+            raise UsageError(f"{wrong}, which runs that take turns share; {_WAY_OUT}") from None
+
+    def forget_name(self) -> None:
+        """Leave nothing of the table but for those who have it."""
+        with suppress(OSError):
+            self._path.unlink()
+
+    @property
+    def serial(self) -> int:
+        """How many turns have begun."""
+        return self._numbers[self._serial]
+
+    @property
+    def holder(self) -> int:
+        """The world that has the turn; EVERYBODY once all are done."""
+        return self._numbers[self._holder]
+
+    @property
+    def broken_by(self) -> int | None:
+        """The world that ended before its time, if one did."""
+        return self._numbers[self._broken] - 1 if self._numbers[self._broken] else None
+
+    def give(self, world: int) -> None:
+        """Begin the next turn."""
+        self._numbers[self._holder] = world  # first: the serial says that there is a new holder
+        self._numbers[self._serial] += 1
+
+    def break_off(self, world: int) -> None:
+        """Note the first world that ends before its time, and wake all: nobody may stay stopped."""
+        self._numbers[self._broken] = self._numbers[self._broken] or world + 1
+        self.forget_name()
+        for _ in range(_WAKES):
+            pids = (p.pid for world in range(self.worlds) for p in self.processes(world))
+            signal_others(pids, signal.SIGCONT)
+            time.sleep(_WAKES_APART_S)
+
+    def register(self, world: int, local_rank: int, local_size: int) -> int:
+        """Enter this process; its row."""
+        row = self._rows + 2 * (world * MOST_LOCAL + local_rank)
+        self._numbers[row] = os.getpid()
+        self._numbers[self._worlds + 2 * world] = local_size
+        return row
+
+    def finish(self, world: int) -> None:
+        """Note that a world has had its last turn."""
+        self._numbers[self._worlds + 2 * world + 1] = 1
+
+    def next_after(self, world: int, present: Sequence[int]) -> int:
+        """Choose this node's next world that is not done, or EVERYBODY where all are done."""
+        after = sorted(present, key=lambda other: (other <= world, other))
+        is_done = {other: self._numbers[self._worlds + 2 * other + 1] for other in present}
+        return next((other for other in after if not is_done[other]), EVERYBODY)
+
+    def acknowledge(self, row: int, serial: int) -> None:
+        """Note that the process of a row has seen a turn begin."""
+        self._numbers[row + 1] = serial
+
+    def has_woken(self, process: Process, serial: int) -> bool:
+        """Check whether a process has seen the turn `serial` begin."""
+        return self._numbers[process.row + 1] >= serial
+
+    def may_end(self, process: Process) -> bool:
+        """Check whether a process has nothing more to do for the others."""
+        return self.holder == EVERYBODY and self.has_woken(process, self.serial)
+
+    def is_complete(self, world: int) -> bool:
+        """Check whether all processes of a world on this node have entered."""
+        return 0 < self._numbers[self._worlds + 2 * world] == len(self.processes(world))
+
+    def processes(self, world: int) -> list[Process]:
+        """List the processes of a world that have entered."""
+        first = self._rows + 2 * world * MOST_LOCAL
+        rows = range(first, first + 2 * self._numbers[self._worlds + 2 * world], 2)
+        return [Process(world, row, pid) for row in rows if (pid := self._numbers[row])]
 
 
 class TurnsBroken(Exception):
@@ -65,20 +229,16 @@ ALONE = Turns()
 class SharedTurns(Turns):
     """One process's part in the turns of a launch of several worlds.
 
-    `counters` reads what is to be told apart by turns. The worlds of a node must
-    meet within `meet_s`.
+    `counters` reads what is to be told apart by turns. The worlds of a node must meet within a part
+    of `stall_timeout_s`, the run's limit for silence.
     """
 
     def __init__(
-        self,
-        table: TurnTable,
-        launch: Launch,
-        counters: Counters,
-        meet_s: float,
+        self, table: TurnTable, launch: Launch, counters: Counters, stall_timeout_s: float
     ) -> None:
         self.place = table.place
         self._table, self._world, self._launch = table, table.place.turn, launch
-        self._counters, self._meet_s = counters, meet_s
+        self._counters, self._meet_s = counters, _MEET * stall_timeout_s
         self._is_last = launch.local_rank == launch.local_size - 1
         before = launch.rank - launch.local_rank  # ranks on earlier nodes
         self._here = tuple(w for w, size in enumerate(table.place.sizes) if size > before)
@@ -102,24 +262,27 @@ class SharedTurns(Turns):
 
     def pass_on(self, barrier: Barrier) -> None:
         self._end_turn(barrier, is_last=False)
-        self._stop_until_turn()
 
     def end(self, barrier: Barrier) -> None:
         self._end_turn(barrier, is_last=True)
-        self._stop_until_turn()
         self._is_over = True
 
     def break_off(self) -> None:
-        if self._is_over:
-            return
-        self._table.break_off(self._world)
+        if not self._is_over:
+            self._table.break_off(self._world)
 
     def aside(self) -> Mapping[str, int]:
-        self._count_outside()
+        """Add what the counters counted since this world's turn ended, and return all of it."""
+        now = self._counters()
+        for name, count in now.items():
+            before = self._since.get(name)
+            if count is not None and before is not None:
+                self._outside[name] = self._outside.get(name, 0) + count - before
+        self._since = now
         return self._outside
 
     def _end_turn(self, barrier: Barrier, is_last: bool) -> None:
-        """Give the turn away, once all of the world's ranks have come here."""
+        """Give the turn away once all of the world's ranks are here; wait for the next one."""
         barrier()
         self._since = self._counters()
         time.sleep(_SETTLE_S)
@@ -127,6 +290,7 @@ class SharedTurns(Turns):
             if is_last:
                 self._table.finish(self._world)
             self._give(self._table.next_after(self._world, self._here))
+        self._stop_until_turn()
 
     def _processes(self, worlds: Sequence[int]) -> list[Process]:
         return [process for world in worlds for process in self._table.processes(world)]
@@ -139,11 +303,10 @@ class SharedTurns(Turns):
             if time.monotonic() > limit_s:
                 which = f"the {len(self._here)} runs of the launch"
                 wrong = f"{which} did not meet on this node within {self._meet_s:g} s"
-                raise TurnsBroken(f"{wrong}; where they have a /dev/shm of their own, {WAY_OUT}")
-            if not all(map(self._table.is_complete, self._here)):
-                return False
+                raise TurnsBroken(f"{wrong}; where they have a /dev/shm of their own, {_WAY_OUT}")
             others = [p for p in self._processes(self._here) if p.row != self._row]
-            return all(state(process.pid) == STOPPED for process in others)
+            complete = all(map(self._table.is_complete, self._here))
+            return complete and all(state(process.pid) == STOPPED for process in others)
 
         self._wait(all_stand_still)
         self._table.forget_name()
@@ -154,15 +317,14 @@ class SharedTurns(Turns):
         table.give(world)
         serial = table.serial
         worlds = self._here if world == EVERYBODY else (world,)
-        processes = self._processes(worlds)
-        _signal(processes, signal.SIGCONT)
-        asleep = [p for p in processes if p.row != self._row]
+        asleep = [p for p in self._processes(worlds) if p.row != self._row]
 
         def all_awake() -> bool:
             nonlocal asleep
             asleep = [p for p in asleep if not table.has_woken(p, serial)]
             self._require_alive(asleep)
-            _signal(asleep, signal.SIGCONT)  # again: the last one may have come before the stop
+            # again and again: the last one may have come before the stop
+            signal_others([process.pid for process in asleep], signal.SIGCONT)
             return not asleep
 
         self._wait(all_awake)
@@ -191,7 +353,6 @@ class SharedTurns(Turns):
     def _stop_until_turn(self) -> None:
         loading = [child.pid for child in loading_processes()]
         signal_others(loading, signal.SIGSTOP)
-        self._waker.set()
         try:
             stop_at = 0.0
             while not self._takes_turn():
@@ -200,6 +361,7 @@ class SharedTurns(Turns):
                     continue
                 if stop_at:
                     self._require_alive(self._processes(self._here))
+                self._waker.set()
                 os.kill(os.getpid(), signal.SIGSTOP)
                 # launchers continue a rank before SIGTERM, which must then be heard; after the
                 # waker's signal, the watchdog looks for the launcher
@@ -207,7 +369,7 @@ class SharedTurns(Turns):
         finally:
             self._waker.clear()
             signal_others(loading, signal.SIGCONT)
-        self._count_outside()
+        self.aside()
 
     def _takes_turn(self) -> bool:
         """Take the turn that this process has not had yet; return whether there was one."""
@@ -220,25 +382,35 @@ class SharedTurns(Turns):
         table.acknowledge(row, serial)
         return True
 
-    def _count_outside(self) -> None:
-        """Add what the counters counted since this world's turn ended."""
-        now = self._counters()
-        for name, count in now.items():
-            before = self._since.get(name)
-            if count is not None and before is not None:
-                self._outside[name] = self._outside.get(name, 0) + count - before
-        self._since = now
 
+class Waker:
+    """A timer of the kernel's that sends this process SIGCONT `period_s` seconds after `set`.
 
-def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
-    signal_others([process.pid for process in processes], number)
+    Nobody else may live who would wake a stopped process. `clear` takes it back: who stops a
+    process that has its turn, as Slurm's suspend does, wants it to stay. The timer is set for each
+    stop anew, as Linux 6.13 and later do not repeat one whose signal is ignored.
+    """
 
+    def __init__(self, period_s: int) -> None:
+        self._period_s = period_s
+        self._timer = ctypes.c_void_p()
+        loaded = ctypes.CDLL(None, use_errno=True)
+        self._library = loaded if hasattr(loaded, "timer_create") else ctypes.CDLL("librt.so.1")
+        # Linux's sigevent, of 64 bytes: a value of two numbers, the signal, how it is told
+        event = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, _SIGEV_SIGNAL)
+        timer = ctypes.byref(self._timer)
+        if self._library.timer_create(time.CLOCK_MONOTONIC, ctypes.byref(event), timer):
+            raise OSError(ctypes.get_errno(), "no timer")
 
-def turns_of(
-    table: TurnTable | None, launch: Launch, config: RunConfig, counters: Counters
-) -> Turns:
-    """Choose this process's turns: shared in a launch of several worlds, else always its own."""
-    if table is None:
-        return ALONE
-    meet_s = _MEET * config.stall_timeout_s
-    return SharedTurns(table, launch, counters, meet_s)
+    def set(self) -> None:
+        """Count from now on."""
+        self._start(self._period_s)
+
+    def clear(self) -> None:
+        """Send nothing more."""
+        self._start(0)
+
+    def _start(self, period_s: int) -> None:
+        # seconds and nanoseconds between two signals, and until the first
+        times = (ctypes.c_long * 4)(0, 0, period_s, 0)
+        self._library.timer_settime(self._timer, 0, ctypes.byref(times), None)

@@ -21,8 +21,7 @@ from bench.backends import catalogue
 from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
 from bench.data.dataset import Images, import_torchvision
-from bench.randomness import seed_all
-from bench.train.precision import memory_format, parameter_dtype
+from bench.train.numbers import memory_format, parameter_dtype, seed_all
 
 _NOT_THE_USERS = ("torch", "torchvision", "bench")  # packages whose code is not looked into
 _PREPARED_WITH = 10_000 * 32 * 32  # pixels of the first images, at most

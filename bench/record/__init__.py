@@ -27,6 +27,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
  15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
  16  parity has not_proven: tensors that could not be compared; then the check is null, not true
  17  config has no variant: arm names the condition, of all cells or of one
+ 18  config has launch in place of block
 
 Events in order are start, steps, breakdown, window, epoch, error, end and exit, every number as
 measured: events.py says what each holds. A process that was killed leaves no end.
@@ -59,7 +60,7 @@ from bench.record.writer import RunLog, append_event, changed, lines_of
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 17
+SCHEMA = 18
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -124,7 +125,7 @@ class Run:
         return [list(chain.from_iterable(rank)) for rank in zip(*self.steps(phase), strict=False)]
 
     @property
-    def seconds_per_step(self) -> float:
+    def step_seconds_mean(self) -> float:
         """Mean seconds per step of the whole run: all windows' seconds over their steps."""
         return sum(self.window_seconds) / float(sum(w["steps"] for w in self.windows))
 
@@ -132,7 +133,7 @@ class Run:
     def images_per_s(self) -> float:
         """Throughput of the whole run, on all ranks (Hoefler & Belli 2015, rule 3)."""
         assert self.config is not None
-        return self.config.samples_per_step / self.seconds_per_step
+        return self.config.samples_per_step / self.step_seconds_mean
 
     @property
     def end(self) -> Mapping[str, Any]:
@@ -149,14 +150,6 @@ class Run:
         """Tensors of which the run could not prove that every rank got the mean."""
         return proof.unproven(self.end)
 
-    @property
-    def processes(self) -> tuple[object, ...] | None:
-        """Which processes measured, and when they started: unique to a measurement, or None."""
-        if "started" not in self.host:
-            return None
-        ranks = self.host.get("ranks", ())
-        return self.host["started"], *((rank["hostname"], rank.get("pid")) for rank in ranks)
-
     @cached_property
     def broken(self) -> str | None:
         """Why a log that claims a good end, or has none yet, must not be believed; or None."""
@@ -167,7 +160,7 @@ class Run:
         return None if ended else self.damage
 
     @cached_property
-    def verdict(self) -> RunOutcome:
+    def outcome(self) -> RunOutcome:
         """What became of the run; ok only if the log proves that it did all it was asked to do."""
         outcome = self._outcome()
         if outcome == OK:
@@ -192,12 +185,12 @@ class Run:
     @property
     def problem(self) -> str | None:
         """Why this log must not be used, or None."""
-        return self.verdict.reason or None
+        return self.outcome.reason or None
 
     @property
     def state(self) -> str:
         """One of STATES, but never 'planned'; 'running' where there is no end and no exit yet."""
-        return self.verdict.state
+        return self.outcome.state
 
 
 def read_run(path: Path) -> Run:

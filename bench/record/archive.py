@@ -52,12 +52,6 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def size_bytes(path: Path) -> int:
-    """Measure what `read_file` reads, in bytes. Raises OSError where there is nothing."""
-    packed = _archived(path)
-    return path.stat().st_size if packed is None else len(packed)
-
-
 def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
     """List every FOLDER/KIND/* of a suffix, sorted: files of their own and those in the archive."""
     members = map(PurePosixPath, contents(directory.parent))

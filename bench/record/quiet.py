@@ -8,7 +8,7 @@ import time
 from bench.launch.machine import family_ticks, node_ticks
 
 # Share of a node's processor time from a run's start to its end. Where ranks leave no core idle,
-# the steps lack what others take, and more than a study's usual margin may decide a verdict.
+# the steps lack what others take, and more than a study's usual margin may decide a comparison.
 NOISY = 0.02
 
 

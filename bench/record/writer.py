@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from bench.config import UsageError
 
-_ROOM_BYTES = 1024  # of an `error` and an `end` that say why
 SEALED = ("end", "exit")  # events that carry a digest of all before them
 _SEAL = b', "sha256": "'
 
@@ -107,15 +106,6 @@ class RunLog:
             os.fsync(self._fd)
         except OSError as error:  # a network file system may say only now that it is full
             raise OSError(error.errno, error.strerror, str(self._path)) from None
-
-    def make_room(self) -> None:
-        """Give up the last events, to record an end where the disk takes no more bytes."""
-        with self._lock:
-            if self._fd is None or self._ended:
-                return
-            size = os.fstat(self._fd).st_size
-            head = os.pread(self._fd, max(size - _ROOM_BYTES, 0), 0)
-            os.ftruncate(self._fd, head.rfind(b"\n") + 1)
 
 
 def hold(fd: int) -> bool:

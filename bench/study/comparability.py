@@ -15,7 +15,7 @@ from bench.backends.catalogue import BUNDLED, CATALOGUE, USERS
 from bench.config import Role, RunConfig, fields_with
 
 Facts = Mapping[str, str]  # of a run, by name
-PER_BLOCK = fields_with(Role.PER_BLOCK)
+PER_LAUNCH = fields_with(Role.PER_LAUNCH)
 VARIED = fields_with(Role.WORK)  # what may differ inside one study
 EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every arm of these
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
@@ -23,7 +23,7 @@ _SAMPLES = {"batch_per_rank": "samples_per_rank", "global_batch": "samples_per_s
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)}
 # a sleep takes time, settings cut the exchange into other parts: neither changes a number
 _OF_THE_TRAINING -= {"inject_ms", "settings"}
-_ASKED = RunConfig.model_fields.keys() - {*PER_BLOCK}
+_ASKED = RunConfig.model_fields.keys() - {*PER_LAUNCH}
 _OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
@@ -59,10 +59,10 @@ BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation sho
 _CARRIES = 0.01
 _SHARE = 0.01  # of what TCP moved: less of it is not the gradients'
 _DIGITS = 12  # of a file's digest: enough to tell files apart
-NO_BLOCK = -1  # runs started by hand name no block and together make one
+NO_LAUNCH = -1  # runs started by hand name no launch and together make one
 
 
-class Block(NamedTuple):
+class LaunchId(NamedTuple):
     """One randomised pass inside one allocation: what two points share where they are compared."""
 
     number: int
@@ -70,7 +70,7 @@ class Block(NamedTuple):
 
     @property
     def name(self) -> str:
-        name = "no block recorded" if self.number == NO_BLOCK else f"block {self.number}"
+        name = "no launch recorded" if self.number == NO_LAUNCH else f"launch {self.number}"
         return f"{name} ({self.allocation})" if self.allocation else name
 
 
@@ -165,7 +165,7 @@ def compute_env(runs: Iterable[Facts]) -> list[str]:
 
 
 def work_of(facts: Facts) -> Facts:
-    """Choose the facts of what the run was asked to do, apart from what may differ by block."""
+    """Choose the facts of what the run was asked to do, apart from what may differ by launch."""
     return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(TUNED)}
 
 
@@ -186,7 +186,7 @@ def usual(field: str) -> str:
 
 @dataclass(frozen=True)
 class DigestCheck:
-    """Final parameters across the cells of each block at one world size."""
+    """Final parameters across the cells of each launch at one world size."""
 
     world_size: int
     groups: int
@@ -195,21 +195,21 @@ class DigestCheck:
 
 
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
-    """Check that runs of equal block, seed and work, of two cells or arms, end bit-identical."""
+    """Check that runs of equal launch, seed and work, of two cells or arms, end bit-identical."""
     agree = runs["facts"].map(lambda one: one.get("device") == "cpu")  # others add in any order
     digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:
         runs_of_size = digest_runs[digest_runs["world_size"] == world_size]
-        keys = ["block", "allocation", runs_of_size["facts"].map(_training)]
+        keys = ["launch", "allocation", runs_of_size["facts"].map(_training)]
         grouped: Any = runs_of_size.groupby(keys, sort=False)
         groups = [
-            (Block(*key[:2]), rows)
+            (LaunchId(*key[:2]), rows)
             for key, rows in grouped
             if len(rows[["cell", "arm"]].drop_duplicates()) > 1
         ]
         wrong = tuple(
-            f"{block.name}: {', '.join(sorted(rows['cell'] + ' (' + rows['log'] + ')'))}"
-            for block, rows in groups
+            f"{launch.name}: {', '.join(sorted(rows['cell'] + ' (' + rows['log'] + ')'))}"
+            for launch, rows in groups
             if rows["parameters_sha256"].nunique() > 1
         )
         yield DigestCheck(world_size, len(groups), sum(len(rows) for _, rows in groups), wrong)

@@ -23,7 +23,7 @@ from bench.backends.catalogue import (
 )
 from bench.config import Curve, Role, RunConfig, Transport, fields_with, near
 from bench.config.fields import NAME, NAME_RULE
-from bench.study.limits import MAX_BLOCKS, MAX_LENGTH, MAX_SECONDS, MIN_BLOCKS
+from bench.study.limits import MAX_LAUNCHES, MAX_LENGTH, MAX_SECONDS, MIN_LAUNCHES
 from bench.study.looks import schedule
 
 # What may be corrected after the first run; everything else is fixed before it.
@@ -162,13 +162,13 @@ class Study(StrictTable):
     world_sizes: _WorldSizes = Field((), description="ranks of weak and strong scaling")
     nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
     up_to_nodes: WorldSize | None = Field(None, description="instead: 1, 2, 4, ... nodes up to it")
-    blocks: Int = Field(
-        MIN_BLOCKS, ge=1, le=MAX_BLOCKS, description="passes over all points; even, or 1"
+    launches: Int = Field(
+        MIN_LAUNCHES, ge=1, le=MAX_LAUNCHES, description="passes over all points; even, or 1"
     )
-    max_blocks: Int = Field(
+    max_launches: Int = Field(
         20,
         ge=1,
-        le=MAX_BLOCKS,
+        le=MAX_LAUNCHES,
         description="passes at most: two more at a time until it is settled",
     )
     turns: Bool = Field(
@@ -253,24 +253,12 @@ class Study(StrictTable):
 
     @property
     def comparisons(self) -> list[tuple[Side, Side]]:
-        """What is compared with a verdict: two cells in each arm of both, or arms of one cell."""
+        """What is compared, and decided: two cells in each arm of both, or arms of one cell."""
         return [
             ((a, over), (b, arm))
             for a, b in self.pairs
             for arm in self.arms_of(b)
             if (over := self.over(arm) if a == b else arm) in self.arms_of(a)
-        ]
-
-    @property
-    def gains(self) -> list[tuple[Side, Side]]:
-        """What is told without a verdict: each cell in an arm over the one that the arm names."""
-        if self.reference == self.candidate:
-            return []
-        return [
-            ((cell, over), (cell, arm))
-            for cell in self.cells
-            for arm in self.arms_of(cell)
-            if (over := self.over(arm)) in self.arms_of(cell)
         ]
 
     def over(self, arm: str) -> str | None:
@@ -280,15 +268,16 @@ class Study(StrictTable):
     @property
     def sha256(self) -> str:
         """Of all that is fixed before the first run; a default that is written counts as none."""
-        left_out = {*MAY_CHANGE, "blocks", "max_blocks"}
+        left_out = {*MAY_CHANGE, "launches", "max_launches"}
         fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
-        fixed |= {"blocks": self.blocks, "max_blocks": self.max_blocks}
+        # under the keys that they had first, so that digests of older studies hold
+        fixed |= {"blocks": self.launches, "max_blocks": self.max_launches}
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Blocks at which a verdict is read; none where there never are enough."""
-        return schedule(self.blocks, self.max_blocks)
+        """Launches at which it is decided; none where there never are enough."""
+        return schedule(self.launches, self.max_launches)
 
     @property
     def needs_site(self) -> bool:
@@ -298,6 +287,10 @@ class Study(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for old in ("blocks", "max_blocks"):
+            if old in values:
+                present = old.replace("blocks", "launches")
+                raise ValueError(f"{old} is of an earlier form of studies; write {present}")
         if old := earlier_form(values):
             raise ValueError(
                 f"{old} is of an earlier form of studies; write each condition as a table "
@@ -354,7 +347,7 @@ def _repeats(s: Study) -> Iterator[str]:
     for name, values in lists.items():
         for value, times in Counter(values).items():
             if times > 1:
-                yield f"{name} lists {value!r} {times} times; once is enough, blocks repeat it"
+                yield f"{name} lists {value!r} {times} times; once is enough, launches repeat it"
 
 
 def _cells(s: Study) -> Iterator[str]:
@@ -436,10 +429,12 @@ def _sizes(s: Study) -> Iterator[str]:
 
 
 def _looks(s: Study) -> Iterator[str]:
-    if s.max_blocks < s.blocks:
-        yield f"max_blocks={s.max_blocks} is less than blocks={s.blocks}; raise it to {s.blocks}"
-    elif s.max_blocks % 2 and s.max_blocks > 1:
-        yield f"max_blocks={s.max_blocks} must be even, as blocks are added by two; raise it by one"
+    if s.max_launches < s.launches:
+        rule = f"is less than launches={s.launches}; raise it to {s.launches}"
+        yield f"max_launches={s.max_launches} {rule}"
+    elif s.max_launches % 2 and s.max_launches > 1:
+        rule = "must be even, as launches are added by two; raise it by one"
+        yield f"max_launches={s.max_launches} {rule}"
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # everything else: text

@@ -17,7 +17,7 @@ from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20
 # of a study, what means something where the rest is not valid
-_ALONE = ["name", "question", "site", "margin", "blocks", "max_blocks", "primary"]
+_ALONE = ["name", "question", "site", "margin", "launches", "max_launches", "primary"]
 _ALONE += ["reference", "candidate", "arms"]
 _T = TypeVar("_T", bound=StrictTable)
 
@@ -41,7 +41,13 @@ def salvage_study(path: Path, name: str) -> tuple[Study, str]:
         return read_study(path), ""
     except UsageError as error:
         wrong = str(error).removeprefix(f"{path}: ")
-    fields: dict[str, Any] = {"name": name, "question": "", "cells": (), "scaling": (), "blocks": 0}
+    fields: dict[str, Any] = {
+        "name": name,
+        "question": "",
+        "cells": (),
+        "scaling": (),
+        "launches": 0,
+    }
     values: dict[str, Any] = {}
     with suppress(ValueError, RecursionError):
         values = tomllib.loads(read_text(path))
@@ -61,8 +67,8 @@ def salvage_study(path: Path, name: str) -> tuple[Study, str]:
 def check_plan(study: Study, path: Path) -> None:
     """Raise UsageError unless every planned run is valid."""
     try:
-        plan(study, 1, Path("runs"))  # the other blocks differ in their seeds and orders alone
-        check_size(study, study.blocks)
+        plan(study, 1, Path("runs"))  # the other launches differ in their seeds and orders alone
+        check_size(study, study.launches)
         check_primary(study)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None

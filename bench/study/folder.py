@@ -1,8 +1,8 @@
 """The folder of one study under results/: what is in it, who may work in it, and how runs stand.
 
-study.toml           the study as it was first run; its `blocks` is the planned number
-jobs.jsonl           one line per job: script, time, blocks; locked by the job that runs or starts
-job-001.sh, ...      the job scripts as executed; job-n004-b00-001.sh: of block 0 at 4 nodes
+study.toml           the study as it was first run; its `launches` is the planned number
+jobs.jsonl           one line per job: script, time, launches; locked by the job that runs or starts
+job-001.sh, ...      the job scripts as executed; job-n004-launch00-001.sh: of launch 0 at 4 nodes
 job-report-001.sh    the job that writes the report when those have ended
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of one done again
 jobs/                under Slurm: what jobs say of themselves
@@ -107,7 +107,7 @@ class StudyFolder:
         if (kept := self.kept()) is None:
             return
         old, new = _flat(kept), _flat(study)
-        for key in sorted((old.keys() | new.keys()) - MAY_CHANGE - {"blocks"}):
+        for key in sorted((old.keys() | new.keys()) - MAY_CHANGE - {"launches"}):
             if old.get(key) != new.get(key):
                 self.check_not_shipped()  # then another name for the study would be of no use
                 differs = f"{key}={old.get(key)!r} there, {new.get(key)!r} now"
@@ -117,7 +117,7 @@ class StudyFolder:
                 )
 
     def keep_study(self, text: str) -> None:
-        """Keep the study as first run: a report takes margin and planned blocks from it."""
+        """Keep the study as first run: a report takes margin and planned launches from it."""
         if not self._copy.exists():
             write_whole(self._copy, text)
 
@@ -125,9 +125,9 @@ class StudyFolder:
         """Read the study as it was first run; None if it was not."""
         return read_study(self._copy) if self._copy.exists() else None
 
-    def asked_blocks(self, study: Study) -> int:
-        """Count the study's blocks, or more if an earlier job added some."""
-        return max([study.blocks, *(job.blocks for job in self.read_jobs())])
+    def asked_launches(self, study: Study) -> int:
+        """Count the study's launches, or more if an earlier job added some."""
+        return max([study.launches, *(job.launches for job in self.read_jobs())])
 
     def read_jobs(self) -> list[JobRecord]:
         """Read one record for each job that was started or submitted, in order."""

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
-from rich.progress import track
 
 from bench.config import Role, UsageError, fields_with
 from bench.record import Run, archive, read_run
@@ -34,12 +27,11 @@ CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with 
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "parts", "trainings", "served", "resources"),
-    *("renamed", "study_sha256", "processes", "took_turns_in"),
+    *("study_sha256", "took_turns_in"),
     *(*CLOCK, *fields_with(Role.APART)),
 )
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
-_WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
 
 
 @dataclass(frozen=True)
@@ -71,52 +63,28 @@ class Loaded:
 
 def load(folder: Path) -> Loaded:
     """Read a study's folder; raises UsageError where there are no logs."""
-    paths, superseded = _find_logs(folder)
+    paths = _find_logs(folder)
     study, notes = _find_study(folder)
-    rows: list[RunRow] = []
-    unusable: list[Unusable] = []
+    rows, unusable = list[RunRow](), list[Unusable]()
     widest: Mapping[str, Any] = {}
-    bar = track(
-        _read_all(paths, study),
-        "run logs read",
-        len(paths),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    for one in bar:
-        if isinstance(one, Unusable):
-            unusable.append(one)
+    for path in (path for path in paths if not ATTEMPT.search(path.name)):
+        run = _read_log(path)
+        if isinstance(run, Run):
+            config = run.config
+            assert config is not None
+            try:
+                # a log of another study is of this one's folder all the same: its notes tell
+                arm = study.arm_of(config) if config.study == study.name else config.arm
+            except ValueError as error:
+                run = Unusable(path.name, "ok", str(error), cell=config.cell)
+        if isinstance(run, Unusable):
+            unusable.append(run)
             continue
-        row, host = one
-        rows.append(row)
-        widest = max(widest, host, key=lambda host: len(host.get("ranks", ())))
+        rows.append(row_of(run, arm or ""))
+        widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
     carried = [row["study_sha256"] for row in rows]
     kept = (folder / "study.toml").exists()
-    frames, aside = _by_kind(rows, study)
     cell_of = {row["log"]: row["cell"] for row in rows}
-    return Loaded(
-        shipped=(folder / SHIPPED).exists(),
-        study=study,
-        fixed=kept and any(carried),
-        changed=changed_study(study, carried) if kept else "",
-        runs=frames["nothing"],
-        observed=frames["breakdown"],
-        unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
-        # one that said nothing of itself is of the cell of the run that was done again
-        superseded=tuple(
-            replace(one, cell=one.cell or cell_of.get(ATTEMPT.sub("", one.log), ""))
-            for one in superseded
-        ),
-        notes=notes,
-        host=dict(widest),
-    )
-
-
-def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
-    """Split the runs that count by what watched them, and tell why others do not count."""
-    aside = _copies(rows)
-    rows = [row for row in rows if row["log"] not in aside]
     columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
     for row, session in zip(rows, session_names(*columns), strict=True):
         row["session"] = session
@@ -125,26 +93,32 @@ def _by_kind(rows: list[RunRow], study: Study) -> tuple[dict[str, pd.DataFrame],
     frames = {}
     for kind in ("nothing", "breakdown"):
         of_kind = [row for row in rows if kind == row["observe"]]
-        for why in (_doubled, _mixed):
-            aside |= why(pd.DataFrame([row for row in of_kind if row["log"] not in aside]))
+        aside = _set_aside(pd.DataFrame(of_kind))
+        unusable += [Unusable(log, "ok", reason) for log, reason in aside.items()]
         frames[kind] = pd.DataFrame([row for row in of_kind if row["log"] not in aside])
-    return frames, aside
+    return Loaded(
+        shipped=(folder / SHIPPED).exists(),
+        study=study,
+        fixed=kept and any(carried),
+        changed=changed_study(study, carried) if kept else "",
+        runs=frames["nothing"],
+        observed=frames["breakdown"],
+        unusable=tuple(unusable),
+        superseded=tuple(_superseded(p, cell_of) for p in paths if ATTEMPT.search(p.name)),
+        notes=notes,
+        host=dict(widest),
+    )
 
 
-def _find_logs(folder: Path) -> tuple[list[Path], list[Unusable]]:
-    """Find FOLDER/[runs/]*.jsonl, archived too: a log of each run, and the attempts before.
-
-    Raises UsageError where there are none.
-    """
+def _find_logs(folder: Path) -> list[Path]:
+    """Find FOLDER/[runs/]*.jsonl, archived too. Raises UsageError where there are none."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     runs = folder / "runs"
     place = runs if runs.is_dir() or archive.contents(folder) else folder
-    paths = archive.logs_in(place)
-    if not paths:
-        raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
-    superseded = [_superseded(path) for path in paths if ATTEMPT.search(path.name)]
-    return [path for path in paths if not ATTEMPT.search(path.name)], superseded
+    if paths := archive.logs_in(place):
+        return paths
+    raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
 
 
 def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
@@ -171,51 +145,26 @@ def changed_study(study: Study, carried: Sequence[str | None]) -> str:
     return f"{differs}: what is fixed before the first run was changed after it"
 
 
-# what is kept of a usable log, and where it ran: all steps of all logs do not fit into memory
-_Read = tuple[RunRow, Mapping[str, Any]]
-
-
-def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]:
-    """Read logs in order; by as many processes as there are cores, where worth their start."""
-    one = partial(_read_one, study=study)
-    cores = len(os.sched_getaffinity(0))
-    if cores == 1 or sum(map(archive.size_bytes, paths)) < _WORTH_BYTES:
-        yield from map(one, paths)
-        return
-    with ProcessPoolExecutor(cores, get_context("fork")) as pool:
-        yield from pool.map(one, paths, chunksize=16)
-
-
-def _read_one(path: Path, study: Study) -> _Read | Unusable:
-    run = _read_log(path)
-    if isinstance(run, Unusable):
-        return run
-    assert run.config is not None
-    try:
-        # a log of another study is of this one's folder all the same: its notes tell
-        arm = study.arm_of(run.config) if run.config.study == study.name else run.config.arm
-    except ValueError as error:
-        return Unusable(path.name, "ok", str(error), cell=run.config.cell)
-    return row_of(run, arm or ""), run.host
-
-
 def _read_log(path: Path) -> Run | Unusable:
     """Read a usable run, or tell why it is not usable."""
     try:
         run = read_run(path)
     except UsageError as error:  # a folder of that name, or a file of somebody else
         return Unusable(path.name, "failed", str(error))
-    if run.verdict.state == "ok":
+    if run.outcome.state == "ok":
         return run
     cell = "" if run.config is None else run.config.cell
-    return Unusable(path.name, run.verdict.state, run.verdict.reason, run.verdict.words, cell)
+    return Unusable(path.name, run.state, run.outcome.reason, run.outcome.words, cell)
 
 
-def _superseded(path: Path) -> Unusable:
+def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
+    """Describe an attempt: one that says nothing is of the cell of the run that was done again."""
     run = _read_log(path)
-    if not isinstance(run, Unusable):
-        cell = "" if run.config is None else run.config.cell
+    cell = cell_of.get(ATTEMPT.sub("", path.name), "")
+    if isinstance(run, Run):
+        cell = cell if run.config is None else run.config.cell
         return Unusable(path.name, run.state, "complete, but repeated", cell=cell)
+    run = replace(run, cell=run.cell or cell)
     if run.state == "running":  # a run is done again only when its job is gone
         return replace(run, state="interrupted", reason="killed together with its job", words=())
     return run
@@ -264,45 +213,27 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
 
-def _copies(rows: Iterable[RunRow]) -> dict[str, str]:
-    """Set aside all but one log of the same processes; keep the one under its own name, if any."""
-    same: dict[object, list[tuple[bool, str]]] = defaultdict(list)
-    for row in rows:
-        if row["processes"] is not None:
-            same[row["processes"]].append((row["renamed"], row["log"]))
-    aside: dict[str, str] = {}
-    for (_, original), *others in map(sorted, same.values()):
-        reason = "by the same processes, started at the same moment"
-        aside |= {log: f"the same measurement as {original}: {reason}" for _, log in others}
-    return aside
+def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
+    """Tell which runs do not count, by log: copies, and all of a point whose work or conditions
+    differ, as runs are averaged.
 
-
-def _doubled(runs: pd.DataFrame) -> dict[str, str]:
-    """Set aside copies from elsewhere: a study plans one run of each point in a block."""
-    aside: dict[str, str] = {}
-    planned = runs if runs.empty else runs[runs["position"].notna()]
-    for _, group in by_point(planned):
-        for block, same in group.groupby("block"):
-            if len(same) > 1:
-                why = f"block {block} of its point is there {len(same)} times, so none counts"
-                aside |= dict.fromkeys(same["log"], why)
-    return aside
-
-
-def _mixed(runs: pd.DataFrame) -> dict[str, str]:
-    """Set aside all runs of a point whose work or conditions differ, as runs are averaged.
-
-    A scheduler chooses nodes and cores for each job, so these may differ between jobs.
+    A study plans one run of each point in a launch. A scheduler chooses nodes and cores for each
+    job, so these may differ between jobs.
     """
     aside: dict[str, str] = {}
     for _, group in by_point(runs):
+        for launch, same in group[group["position"].notna()].groupby("launch"):
+            if len(same) > 1:
+                why = f"launch {launch} of its point is there {len(same)} times, so none counts"
+                aside |= dict.fromkeys(same["log"], why)
+        rest = group[~group["log"].isin(aside)]
         facts = []
-        for one, allocation in zip(group["facts"], group["allocation"], strict=True):
+        for one, allocation in zip(rest["facts"], rest["allocation"], strict=True):
             apart = comparability.PER_JOB if allocation.startswith("job ") else ()
             facts.append({k: v for k, v in one.items() if k not in apart})
-        if differing := comparability.differences(facts, comparability.PER_BLOCK):
+        if differing := comparability.differences(facts, comparability.PER_LAUNCH):
             why = f"runs of its point differ: {'; '.join(differing)}"
-            aside |= dict.fromkeys(group["log"], why)
+            aside |= dict.fromkeys(rest["log"], why)
     return aside
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bench.config import UsageError, explain
-from bench.study.limits import MAX_BLOCKS
+from bench.study.limits import MAX_LAUNCHES
 
 JobNumber = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
 _Text = Annotated[str, Field(max_length=4096)]
@@ -22,7 +22,7 @@ class JobRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     script: str = ""
-    blocks: int = Field(ge=1, le=MAX_BLOCKS)
+    launches: int = Field(ge=1, le=MAX_LAUNCHES)
     job: str = ""
     site: str = ""
     slurm_id: JobNumber = ""

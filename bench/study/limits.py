@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
-MIN_BLOCKS = 6  # below six pairs an exact sign flip cannot reach 5 %: the smallest p is 2 / 2^n
-MAX_BLOCKS = 10_000
+ALPHA = 0.05  # the error that a decision may make, and what an interval may miss
+MIN_LAUNCHES = 6  # below six pairs an exact sign flip cannot reach 5 %: the smallest p is 2 / 2^n
+MAX_LAUNCHES = 10_000
 MAX_RUNS = 100_000  # of one study: as many as a command still plans in seconds
 MAX_SECONDS = 30 * 86_400
 MAX_LENGTH = 1000  # of a list

@@ -6,24 +6,24 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bench.study.limits import ALPHA, MIN_BLOCKS
+from bench.study.limits import ALPHA, MIN_LAUNCHES
 
 if TYPE_CHECKING:
     import numpy as np
 
-STEP = 2  # blocks added between looks: each side of a pair is first in one of them
+STEP = 2  # launches added between looks: each side of a pair is first in one of them
 _STUDIES = 2**18  # simulated: a level of 0.02 is then good to 0.0002 (one standard error)
 _SEED = 20250613
 
 
-def schedule(blocks: int, max_blocks: int) -> tuple[int, ...]:
-    """List the blocks to read a verdict at: from `blocks`, at least MIN_BLOCKS, to `max_blocks`."""
-    return tuple(range(max(blocks, MIN_BLOCKS), max_blocks + 1, STEP))
+def schedule(launches: int, max_launches: int) -> tuple[int, ...]:
+    """List where a verdict is read: from `launches`, at least MIN_LAUNCHES, to `max_launches`."""
+    return tuple(range(max(launches, MIN_LAUNCHES), max_launches + 1, STEP))
 
 
 @cache
 def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
-    """Estimate the p below which a t test at any of `looks` (blocks, rising) may call a difference.
+    """Estimate the p below which a t test at any of `looks` (launches, rising) finds a difference.
 
     The same at each look (Pocock 1977), for Student's t rather than a known deviation: of studies
     without a difference, `overall` then call one at some look. An interval of 1 - level holds the
@@ -42,10 +42,10 @@ def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
     """Draw the smallest two-sided p of all looks, [studies], for normal log ratios of mean zero.
 
     Of m such ratios the sum z and the squares around its mean are independent: normal, and
-    chi-squared with m - 1 degrees of freedom. So each look takes two draws, whatever its blocks.
+    chi-squared with m - 1 degrees of freedom. So each look takes two draws, whatever its launches.
     """
     if looks[0] < 2 or list(looks) != sorted(set(looks)):
-        raise ValueError(f"looks={list(looks)} must rise, from 2 blocks on")
+        raise ValueError(f"looks={list(looks)} must rise, from 2 launches on")
     import numpy as np  # late: a study's definition has its looks from here, and needs no numbers
     from scipy.special import stdtr
 

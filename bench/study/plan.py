@@ -1,4 +1,4 @@
-"""Expand a study into points, and points into blocks of runs: pairs balanced, the rest random."""
+"""Expand a study into points, and points into launches of runs: pairs balanced, the rest random."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def _share(global_batch: int, world_size: int) -> int:
         raise UsageError(f"strong.{error}") from None
 
 
-def check_size(study: Study, blocks: int) -> None:
-    """Raise UsageError where that many blocks are more runs than a study may have."""
+def check_size(study: Study, launches: int) -> None:
+    """Raise UsageError where that many launches are more runs than a study may have."""
     each = len(points(study))
-    if each * blocks > MAX_RUNS:
-        most = f"a study has at most {MAX_RUNS} runs, so at most {MAX_RUNS // each} blocks"
-        raise UsageError(f"blocks={blocks} of {each} runs are {each * blocks}; {most}")
+    if each * launches > MAX_RUNS:
+        most = f"a study has at most {MAX_RUNS} runs, so at most {MAX_RUNS // each} launches"
+        raise UsageError(f"launches={launches} of {each} runs are {each * launches}; {most}")
 
 
 def check_primary(study: Study) -> None:
@@ -107,37 +107,37 @@ def check_primary(study: Study) -> None:
         raise UsageError(f"primary={primary} must be one comparison, and is {names}; {cure}")
 
 
-def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
-    """Plan the ordered runs of blocks 0 to blocks-1. Raises UsageError where one would be refused.
+def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
+    """Plan the ordered runs of as many launches. Raises UsageError where a run would be refused.
 
-    Each block depends on the study's seed and its own index alone, so more blocks leave the earlier
+    A launch depends on the study's seed and its own index alone, so more launches leave the earlier
     ones as they were.
     """
-    check_size(study, blocks)
+    check_size(study, launches)
     curves = points(study)
     # one that exchanges nothing last: what is wrong with the exchange is said of one that does
     to_check = sorted(curves, key=lambda point: point.cell == "single")
     first = {point: config_of(study, point, curves[point]) for point in to_check}
     planned, sha256 = [], study.sha256
     every = orders(study, list(first))
-    for block, order in zip(range(blocks), every, strict=False):  # it has no end
+    for launch, order in zip(range(launches), every, strict=False):  # it has no end
         runs = []
         for position, point in enumerate(order):
-            run_id = f"b{block:02d}-{position:02d}-{point.name}"
-            place: dict[str, Any] = {"block": block, "position": position, "study_sha256": sha256}
-            # the seed is equal for all cells of a block: same initial weights, same data and order
-            place |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
-            # a copy: no rule speaks of what differs between blocks
+            run_id = f"launch{launch:02d}-{position:02d}-{point.name}"
+            place: dict[str, Any] = {"launch": launch, "position": position, "study_sha256": sha256}
+            # the seed is equal for all cells of a launch: same initial weights, same data and order
+            place |= {"seed": study.seed + launch, "log_path": runs_dir / f"{run_id}.jsonl"}
+            # a copy: no rule speaks of what differs between launches
             runs.append(PlannedRun(run_id, point, first[point].model_copy(update=place)))
         planned.append(runs)
     return planned
 
 
 def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
-    """Draw the order of block 0, 1, ...: compared runs stand together, in groups in random order.
+    """Draw the order of launch 0, 1, ...: compared runs stand together, in groups in random order.
 
-    Inside a group an even block's order is random, and the next block's is the same backwards: a
-    trend inside blocks then favours no side, whatever even number of them there is (AB/BA
+    Inside a group an even launch's order is random, and the next launch's is the same backwards: a
+    trend inside launches then favours no side, whatever even number of them there is (AB/BA
     crossover; Jones & Kenward 2014, chapter 2).
     """
     reference_of = {candidate: reference for reference, candidate in study.comparisons}
@@ -151,15 +151,15 @@ def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
         groups: dict[str, list[Point]] = {}
         for point in sorted(every, key=lambda p: [_draw(study.seed, couple, *x) for x in names[p]]):
             groups.setdefault(group[point], []).append(point)
-        for block, step in ((2 * couple, 1), (2 * couple + 1, -1)):
-            drawn = sorted(groups, key=lambda name: _draw(study.seed, block, "group", name))
+        for launch, step in ((2 * couple, 1), (2 * couple + 1, -1)):
+            drawn = sorted(groups, key=lambda name: _draw(study.seed, launch, "group", name))
             yield [point for name in drawn for point in groups[name][::step]]
 
 
-def launches(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Point, str]:
-    """Name each point's launch: what a block starts together, where turns can be taken.
+def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Point, str]:
+    """Name each point's group: what a launch starts together, where turns can be taken.
 
-    `every` has the curves of each point. A launch has all that are compared with one another, and
+    `every` has the curves of each point. A group has all that are compared with one another, and
     every other cell of their transport and size, which a reader may compare with them. The common
     baseline joins the smallest of those that share a curve with it, at its own batch if there are
     any.

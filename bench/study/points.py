@@ -1,6 +1,6 @@
-"""Points: what was run, averaged inside each block, and the blocks that two of them share.
+"""Points: what was run, averaged inside each launch, and the launches that two of them share.
 
-Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates
+Levels: steps < runs < launches. Runs of a point in one launch are averaged on time, never on rates
 (Hoefler & Belli 2015, rule 3).
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bench.study import comparability, stats
-from bench.study.comparability import Block
+from bench.study.comparability import LaunchId
 from bench.study.definition import Point
 
 CURVES = ("weak", "strong", "batch")
@@ -34,13 +34,13 @@ def series(point: Point, curve: str) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockMean:
-    """One point in one block: mean seconds of a step over its repeats."""
+class LaunchMean:
+    """One point in one launch: mean seconds of a step over its repeats."""
 
     step_seconds: float
     median_seconds: float  # of the runs' median steps
     first_step_over_rest: float  # of a window; nan where it is one step
-    position: float  # in the order of the block; nan where a log does not say
+    position: float  # in the order of the launch; nan where a log does not say
     session: str  # '' where it is not known
     runs: int
     facts: tuple[comparability.Facts, ...]
@@ -52,7 +52,7 @@ class BlockMean:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """Two points that were not compared, in one block or at all, and why."""
+    """Two points that were not compared, in one launch or at all, and why."""
 
     pair: str  # both of them, in words
     reason: str
@@ -61,22 +61,22 @@ class NotCompared:
 
 @dataclass(frozen=True)
 class Table:
-    """All points by block, and the curves each point is part of."""
+    """All points by launch, and the curves each point is part of."""
 
-    blocks: Mapping[Point, Mapping[Block, BlockMean]]
+    launches: Mapping[Point, Mapping[LaunchId, LaunchMean]]
     curves: Mapping[Point, frozenset[str]]
 
     def work(self, point: Point) -> comparability.Facts:
         """Choose the facts of a point in which arms may differ."""
-        return comparability.varied_of(next(iter(self.blocks[point].values())).facts[0])
+        return comparability.varied_of(next(iter(self.launches[point].values())).facts[0])
 
     def twin(self, point: Point, work: comparability.Facts) -> Point | None:
         """Find the point of this cell and size that did this work: of its arm, else of the first
         that has it; None without one.
         """
-        for arm in dict.fromkeys((point.arm, *(p.arm for p in self.blocks))):
+        for arm in dict.fromkeys((point.arm, *(p.arm for p in self.launches))):
             other = point._replace(arm=arm)
-            if other in self.blocks and self.work(other) == work:
+            if other in self.launches and self.work(other) == work:
                 return other
         return None
 
@@ -85,7 +85,7 @@ class Table:
         else the first.
         """
         work = alone(self.work(point))
-        same = [p for p in self.blocks if p.cell == "single" and alone(self.work(p)) == work]
+        same = [p for p in self.launches if p.cell == "single" and alone(self.work(p)) == work]
         # an arm whose method alone is another has a plain process of its own
         return min((p.arm for p in same), key=lambda arm: arm != point.arm, default=point.arm)
 
@@ -94,59 +94,59 @@ class Table:
         points = (p for p, curves in self.curves.items() if curve in curves)
         return sorted(points, key=lambda p: (*series(p, curve), p.world_size, p.batch_per_rank))
 
-    def seconds(self, point: Point, blocks: Iterable[Block]) -> list[float]:
-        """Return the seconds of a step, by block."""
-        return [self.blocks[point][block].step_seconds for block in blocks]
+    def seconds(self, point: Point, launches: Iterable[LaunchId]) -> list[float]:
+        """Return the seconds of a step, by launch."""
+        return [self.launches[point][launch].step_seconds for launch in launches]
 
-    def facts(self, point: Point, blocks: Iterable[Block]) -> list[comparability.Facts]:
-        """Return the facts of every run of the point in these blocks."""
-        return [one for block in blocks for one in self.blocks[point][block].facts]
+    def facts(self, point: Point, launches: Iterable[LaunchId]) -> list[comparability.Facts]:
+        """Return the facts of every run of the point in these launches."""
+        return [one for launch in launches for one in self.launches[point][launch].facts]
 
     def paired(
-        self, a: Point, b: Point, blocks: Sequence[Block], swapped: bool = False
+        self, a: Point, b: Point, launches: Sequence[LaunchId], swapped: bool = False
     ) -> stats.Paired:
-        """Divide images/s of b by those of a: seconds of a over those of b, in blocks both have.
+        """Divide images/s of b by those of a: seconds of a over those of b, in launches both have.
 
-        `swapped`: who is first changes from block to block by design, so its effect is fitted too.
+        `swapped`: who is first changes by design between launches, so its effect is fitted too.
         """
-        seconds = self.seconds(a, blocks), self.seconds(b, blocks)
-        places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
+        seconds = self.seconds(a, launches), self.seconds(b, launches)
+        places = [(self.launches[a][x].position, self.launches[b][x].position) for x in launches]
         known = swapped and not np.isnan(places).any()
         first = [b_at < a_at for a_at, b_at in places] if known else ()
         return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
 
-    def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
-        """Name the session of each block."""
-        return [self.blocks[a][block].session for block in blocks]
+    def sessions(self, a: Point, launches: Iterable[LaunchId]) -> list[str]:
+        """Name the session of each launch."""
+        return [self.launches[a][launch].session for launch in launches]
 
-    def median_ratio(self, a: Point, b: Point, blocks: Sequence[Block]) -> float:
+    def median_ratio(self, a: Point, b: Point, launches: Sequence[LaunchId]) -> float:
         """Compare as `paired` does, by the runs' median steps."""
-        sides = ([self.blocks[p][x].median_seconds for x in blocks] for p in (a, b))
+        sides = ([self.launches[p][x].median_seconds for x in launches] for p in (a, b))
         before, after = (float(np.mean(np.log(seconds))) for seconds in sides)
         return math.exp(before - after)
 
-    def first_steps(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired | None:
+    def first_steps(self, a: Point, b: Point, launches: Sequence[LaunchId]) -> stats.Paired | None:
         """Estimate how much longer a window's first step is than its others, with b over with a."""
-        over = [[self.blocks[p][x].first_step_over_rest for x in blocks] for p in (a, b)]
+        over = [[self.launches[p][x].first_step_over_rest for x in launches] for p in (a, b)]
         if np.isnan(over).any():
             return None
         return stats.paired_ratio(numerator=over[1], denominator=over[0])
 
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
-    ) -> list[Block]:
-        """Choose the blocks in which two points did equal work; add to `missing` why not in others.
+    ) -> list[LaunchId]:
+        """Choose the launches in which two points did equal work; add the others to `missing`.
 
-        Another allocation is another block: other nodes, or the same ones in other conditions.
+        Another allocation is another launch: other nodes, or the same ones in other conditions.
         """
-        means_a, means_b = self.blocks[a], self.blocks[b]
+        means_a, means_b = self.launches[a], self.launches[b]
         facts = {x: mean.facts + means_b[x].facts for x, mean in means_a.items() if x in means_b}
         differ = {x: "; ".join(comparability.differences(of, ignore)) for x, of in facts.items()}
         reasons = {x: why for x, why in differ.items() if why} | _held_apart(means_a, means_b)
-        missing += [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
+        missing += [NotCompared(f"{pair}, {launch.name}", why) for launch, why in reasons.items()]
         if not differ and not reasons:
-            missing.append(NotCompared(pair, "no block holds both"))
-        return [block for block, why in differ.items() if not why]
+            missing.append(NotCompared(pair, "no launch holds both"))
+        return [launch for launch, why in differ.items() if not why]
 
 
 def alone(work: comparability.Facts) -> comparability.Facts:
@@ -167,24 +167,24 @@ def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
 
 
 def tabulate(runs: pd.DataFrame) -> Table:
-    """Average the repeats of every point inside every block."""
-    blocks: dict[Point, dict[Block, BlockMean]] = {}
+    """Average the repeats of every point inside every launch."""
+    launches: dict[Point, dict[LaunchId, LaunchMean]] = {}
     curves: dict[Point, frozenset[str]] = {}
     for point, rows in by_point(runs):
         curves[point] = frozenset().union(*rows["curves"])
-        repeats: dict[Block, list[Mapping[str, Any]]] = defaultdict(list)
-        records: Any = rows.to_dict("records")  # frames of blocks would cost more
+        repeats: dict[LaunchId, list[Mapping[str, Any]]] = defaultdict(list)
+        records: Any = rows.to_dict("records")  # frames of launches would cost more
         for row in records:
-            repeats[Block(int(row["block"]), row["allocation"])].append(row)
-        blocks[point] = {block: _block_mean(repeats[block]) for block in sorted(repeats)}
-    return Table(blocks, curves)
+            repeats[LaunchId(int(row["launch"]), row["allocation"])].append(row)
+        launches[point] = {launch: _launch_mean(repeats[launch]) for launch in sorted(repeats)}
+    return Table(launches, curves)
 
 
-def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
+def _launch_mean(repeats: Sequence[Mapping[str, Any]]) -> LaunchMean:
     def mean(name: str) -> float:
         return float(np.mean([math.nan if r[name] is None else r[name] for r in repeats]))
 
-    return BlockMean(
+    return LaunchMean(
         step_seconds=mean("step_seconds_mean"),
         median_seconds=mean("step_seconds_median"),
         first_step_over_rest=mean("first_step_over_rest"),
@@ -205,14 +205,14 @@ def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(run[name] for run in runs) / len(runs) for name in names}
 
 
-def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
-    """Name per block that both points have, but in no allocation together, where each has it."""
+def _held_apart(a: Iterable[LaunchId], b: Iterable[LaunchId]) -> dict[LaunchId, str]:
+    """Name per launch that both points have, but in no allocation together, where each has it."""
     places: list[dict[int, list[str]]] = [defaultdict(list), defaultdict(list)]
-    for blocks, held in zip((a, b), places, strict=True):
-        for block in blocks:
-            held[block.number].append(block.allocation or "no job or session recorded")
+    for launches, held in zip((a, b), places, strict=True):
+        for launch in launches:
+            held[launch.number].append(launch.allocation or "no job or session recorded")
     return {
-        Block(i): f"not in one allocation: {' and '.join(jobs_a)} against {' and '.join(jobs_b)}"
+        LaunchId(i): f"not in one allocation: {' and '.join(jobs_a)} against {' and '.join(jobs_b)}"
         for i, jobs_a in places[0].items()
         if (jobs_b := places[1].get(i)) and not set(jobs_a) & set(jobs_b)
     }

@@ -1,4 +1,4 @@
-"""Power, and what precision costs in blocks: pure functions of numbers, each naming its source."""
+"""Power, and the launches that precision costs: pure functions of numbers, each with its source."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from functools import cache
 import numpy as np
 import scipy  # its stats, which take a second to import, only where a power is asked for
 
-from bench.study.stats import ALPHA, MIN_BLOCKS, Paired, half_of_t
+from bench.study.stats import ALPHA, MIN_LAUNCHES, Paired, half_of_t
 
-MAX_BLOCKS = 10_000  # more are reported as out of reach
-POWER = 0.8  # share of studies that find what is there, where a number of blocks is advised
+MAX_LAUNCHES = 10_000  # more are reported as out of reach
+POWER = 0.8  # share of studies that find what is there, where a number of launches is advised
 
 
 def half_width(sd_log: float, n: int) -> float | None:
-    """Compute the t interval's relative half-width from n blocks' sd of log ratios; None of one."""
+    """Compute the t interval's relative half-width from the sd of n log ratios; None of one."""
     return math.expm1(half_of_t(sd_log, n)) if n > 1 else None
 
 
@@ -68,7 +68,7 @@ def _legendre() -> tuple[np.ndarray, np.ndarray]:
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
-    """Estimate a verdict's chance at `n` blocks alone, were ratio and noise so far the truth."""
+    """Estimate the chance to settle at `n` launches alone, were ratio and noise so far true."""
     if p.sd_log is None:
         return None
     effect = math.log(p.ratio)
@@ -76,11 +76,11 @@ def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | No
     return max(different, power_equivalence(p.sd_log, effect, margin, n, level / 2))
 
 
-def blocks_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
-    """Find the fewest blocks, more than there are, at which a verdict's `chance` is POWER."""
+def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
+    """Find the fewest launches, more than there are, at which the `chance` to settle is POWER."""
     if p.sd_log is None:
         return None
-    start = max(MIN_BLOCKS, p.n + 1)
+    start = max(MIN_LAUNCHES, p.n + 1)
     sd, effect = p.sd_log, math.log(p.ratio)
     different = _first(lambda n: power_difference(sd, effect, n, level) >= POWER, start)
     equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level / 2) >= POWER, start)
@@ -88,8 +88,8 @@ def blocks_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | No
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Find the smallest n, `start` to MAX_BLOCKS, at which a condition begins to hold for good."""
-    counts = range(start, MAX_BLOCKS + 1)
+    """Find the smallest n, `start` to MAX_LAUNCHES, from which on a condition holds."""
+    counts = range(start, MAX_LAUNCHES + 1)
     at = bisect_left(counts, True, key=enough)
     return counts[at] if at < len(counts) else None
 

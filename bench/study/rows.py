@@ -19,7 +19,7 @@ from bench.record import Run
 from bench.record.events import PARTS, machine_of
 from bench.record.quiet import share_of_others
 from bench.study import comparability, stats
-from bench.study.comparability import NO_BLOCK
+from bench.study.comparability import NO_LAUNCH
 
 RunRow = dict[str, Any]
 ENOUGH_STEPS, ENOUGH_WINDOWS = 10, 3  # timed, of a run; of fewer a warm-up cannot be told
@@ -77,7 +77,7 @@ def row_of(run: Run, arm: str) -> RunRow:
         "batch_per_rank": config.samples_per_rank,
         "global_batch": config.samples_per_step,
         "curves": config.curves or by_hand,
-        "block": NO_BLOCK if config.block is None else config.block,
+        "launch": NO_LAUNCH if config.launch is None else config.launch,
         "allocation": run.allocation,
         "hosts": run.hosts,
         **_measured(run),
@@ -100,8 +100,6 @@ def row_of(run: Run, arm: str) -> RunRow:
         "trainings": _trainings(run),
         "served": _served(run),
         "resources": _resources(run),
-        "processes": run.processes,
-        "renamed": config.log_path is None or config.log_path.name != run.path.name,
     }
 
 
@@ -126,7 +124,7 @@ def _measured(run: Run) -> RunRow:
     known = not any(share is None for shares in busy for share in shares)
     return {
         "images_per_s": run.images_per_s,
-        "step_seconds_mean": run.seconds_per_step,
+        "step_seconds_mean": run.step_seconds_mean,
         "step_seconds_median": float(np.median(steps)),
         "step_seconds_p95": p95,
         "step_seconds_p99": p99,

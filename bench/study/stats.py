@@ -1,7 +1,7 @@
 """Intervals and verdicts: pure functions of numbers, each naming its source.
 
 Everything here works on the logs of positive numbers (seconds, images/s), because what is compared
-are ratios; an "observation" is the mean of one block, never a step (Kalibera & Jones 2013: repeat
+are ratios; an "observation" is the mean of one launch, never a step (Kalibera & Jones 2013: repeat
 at the level that varies most).
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 from scipy import special  # scipy.stats takes a second to import, of every run
 
 from bench.study.limits import ALPHA as ALPHA
-from bench.study.limits import MIN_BLOCKS as MIN_BLOCKS
+from bench.study.limits import MIN_LAUNCHES as MIN_LAUNCHES
 
 SESSIONS = 3  # from which on their means carry the interval
-EXACT = 8  # blocks from which the exact test is printed beside the interval
+EXACT = 8  # launches from which the exact test is printed beside the interval
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
 Verdict = Literal["faster", "equal", "not settled"]
@@ -28,37 +28,39 @@ Verdict = Literal["faster", "equal", "not settled"]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval over blocks, all in the value's own unit, none a logarithm."""
+    """A value with its 95 % interval over launches, in the value's own unit, no logarithm."""
 
     value: float  # mean, geometric mean, ratio of such, or median
     low: float | None  # ends of the interval; None where n = 1 gives none
     high: float | None
-    n: int  # blocks
-    # one value per block, where they are paired or of one point
-    blocks: tuple[float, ...] = field(default=(), compare=False)
+    n: int  # launches
+    # one value per launch, where they are paired or of one point
+    launches: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def shown(self) -> tuple[float, float] | None:
-        """The interval, unless fewer than MIN_BLOCKS blocks let it span orders of magnitude."""
-        if self.low is None or self.high is None or self.n < MIN_BLOCKS:
+        """The interval, unless fewer than MIN_LAUNCHES launches let it span orders of magnitude."""
+        if self.low is None or self.high is None or self.n < MIN_LAUNCHES:
             return None
         return self.low, self.high
 
     def times(self, factor: float) -> Estimate:
         """Convert the estimate to another unit."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        blocks = tuple(b * factor for b in self.blocks)
-        return Estimate(value=self.value * factor, low=low, high=high, n=self.n, blocks=blocks)
+        launches = tuple(b * factor for b in self.launches)
+        return Estimate(value=self.value * factor, low=low, high=high, n=self.n, launches=launches)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """A ratio paired by block, all of it over logs; None where one block gives none."""
+    """A ratio paired by launch, all of it over logs; None where one launch gives none."""
 
     ratio: float  # exp of the mean log ratio
-    n: int  # blocks
-    ratios: tuple[float, ...] = ()  # one per block
-    sd_log: float | None = None  # of the log ratio between blocks, what who was first made left out
+    n: int  # launches
+    ratios: tuple[float, ...] = ()  # one per launch
+    sd_log: float | None = (
+        None  # of the log ratio between launches, what who was first made left out
+    )
     error_log: float | None = None  # standard error of the mean log ratio
     freedom: int = 0  # degrees of freedom of that error
     role: Estimate | None = (
@@ -75,7 +77,7 @@ class Paired:
     def estimate_at(self, level: float) -> Estimate:
         """Return the ratio with its interval at `level`."""
         low, high = self.interval(level) or (None, None)
-        return Estimate(value=self.ratio, low=low, high=high, n=self.n, blocks=self.ratios)
+        return Estimate(value=self.ratio, low=low, high=high, n=self.n, launches=self.ratios)
 
     @property
     def estimate(self) -> Estimate:
@@ -99,7 +101,7 @@ class Paired:
 
     @property
     def signflip_p(self) -> float | None:
-        """Of the exact test; None below EXACT blocks, of which it could hardly be small."""
+        """Of the exact test; None below EXACT launches, of which it could hardly be small."""
         return None if self.n < EXACT else signflip_p(np.log(self.ratios).tolist())
 
 
@@ -124,18 +126,18 @@ def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Take a geometric mean, t on logs: with few blocks it covers 94-96 %, a bootstrap 82-88 %."""
+    """Take a geometric mean, t on logs: of few launches it covers 94-96 %, a bootstrap 82-88 %."""
     logs = [math.log(v) for v in values]
     low, high = _exp(t_interval(logs)) or (None, None)
     mean = math.exp(float(np.mean(logs)))
-    return Estimate(value=mean, low=low, high=high, n=len(values), blocks=tuple(values))
+    return Estimate(value=mean, low=low, high=high, n=len(values), launches=tuple(values))
 
 
 def arithmetic_mean(values: Sequence[float]) -> Estimate:
     """Estimate a mean with its t interval, of values that may be <= 0, such as time differences."""
     low, high = t_interval(values) or (None, None)
     mean = float(np.mean(values))
-    return Estimate(value=mean, low=low, high=high, n=len(values), blocks=tuple(values))
+    return Estimate(value=mean, low=low, high=high, n=len(values), launches=tuple(values))
 
 
 def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
@@ -149,9 +151,9 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
 def paired_ratio(
     *, numerator: Sequence[float], denominator: Sequence[float], first: Sequence[bool] = ()
 ) -> Paired:
-    """Estimate a ratio of values that share a block, by position: exp of the mean log ratio, by t.
+    """Estimate a ratio of values that share a launch, by position: exp of the mean log ratio, by t.
 
-    Hoefler & Belli 2015, rule 7. `first`: per block whether that side ran first that a ratio above
+    Hoefler & Belli 2015, rule 7. `first`: per launch whether that side ran first that a ratio above
     1 calls faster. Where each order is there at least twice, mean and role are fitted together: the
     design is a crossover in two orders (Hills & Armitage 1979), so what its swap balances belongs
     in the model, not in the noise. That is so of separate launches as of turns, which both are
@@ -173,13 +175,13 @@ def paired_ratio(
     both = Paired(ratio=math.exp(sum(means) / 2), n=n, ratios=ratios, sd_log=sd)
     both = replace(both, error_log=error, freedom=n - 2)
     role = replace(both, ratio=math.exp((means[0] - means[1]) / 2)).estimate
-    return replace(both, role=replace(role, blocks=()))
+    return replace(both, role=replace(role, launches=()))
 
 
 def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
-    """Estimate the ratio by Student's t on means of sessions (each block's own), from three on.
+    """Estimate the ratio by Student's t on means of sessions (each launch's own), from three on.
 
-    A session shares more than its blocks tell: with the block as the unit, intervals held the
+    A session shares more than its launches tell: with the launch as the unit, intervals held the
     long-run ratio in 61 % of cases where sessions had an sd of 2 %.
     """
     logs: dict[str, list[float]] = {}
@@ -209,7 +211,7 @@ def signflip_p(differences: Sequence[float]) -> float | None:
 
 
 def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    """Estimate a ratio without shared blocks, by Welch on logs (1947); `n`: the smaller group's."""
+    """Estimate a ratio without shared launches, by Welch on logs (1947); `n`: the smaller one."""
     logs = [np.log(np.asarray(x, float)) for x in (denominator, numerator)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)

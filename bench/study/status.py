@@ -11,7 +11,7 @@ from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
 from bench.record.archive import holds
 from bench.study.definition import Point
-from bench.study.plan import Pairs, PlannedRun, launches
+from bench.study.plan import Pairs, PlannedRun, turn_groups
 
 # What Slurm's accounts say of a job, where that tells what became of the run that died with it
 _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
@@ -47,16 +47,16 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
         log = read_run(run.log)
     except UsageError as error:  # a folder of that name, or a file of somebody else
         return RunStatus(run, "failed", str(error))
-    verdict = log.verdict
+    outcome = log.outcome
     wall_s = log.exit.get("wall_s")
     if wall_s is not None and (turns := log.host.get("turns")):
         wall_s = round(wall_s / turns["worlds"])  # its share of the launch
     if log.config is not None and (other := difference(run.config, log.config)):
         return RunStatus(run, "failed", f"the log is of another run: {other}", wall_s)
-    if verdict.state == "running":
+    if outcome.state == "running":
         return RunStatus(run, *unfinished)
-    place = (log.hosts, log.allocation) if verdict.state == "ok" else ((), "")
-    return RunStatus(run, verdict.state, verdict.reason, wall_s, *place, verdict.words)
+    place = (log.hosts, log.allocation) if outcome.state == "ok" else ((), "")
+    return RunStatus(run, outcome.state, outcome.reason, wall_s, *place, outcome.words)
 
 
 def _with_its_job(job: str) -> tuple[str, str]:
@@ -79,24 +79,24 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedRun]:
-    """Choose the runs to do: those not ok, and with each the others of its launch.
+    """Choose the runs to do: those not ok, and with each the others of its group.
 
     Pairs and arms are compared only inside one job of a scheduler, or one session of a machine
     without: another has other nodes, or meets them in another state.
     """
-    launch = launches({s.run.point: s.run.config.curves for s in statuses}, pairs)
+    turn_group = turn_groups({s.run.point: s.run.config.curves for s in statuses}, pairs)
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
-        together = launch[status.run.point]
-        groups.setdefault((status.run.config.block, together), []).append(status)
+        together = turn_group[status.run.point]
+        groups.setdefault((status.run.config.launch, together), []).append(status)
     again = {status.run.id for group in groups.values() if _is_parted(group) for status in group}
     return [status.run for status in statuses if status.run.id in again]
 
 
-def _is_parted(launch: Sequence[RunStatus]) -> bool:
-    """Check if a launch lacks a run or has several places; the baseline may need fewer nodes."""
-    places = {status.place for status in launch if status.run.point.cell != "single"}
-    return len(places) > 1 or any(status.state != "ok" for status in launch)
+def _is_parted(group: Sequence[RunStatus]) -> bool:
+    """Check if a group lacks a run or has several places; the baseline may need fewer nodes."""
+    places = {status.place for status in group if status.run.point.cell != "single"}
+    return len(places) > 1 or any(status.state != "ok" for status in group)
 
 
 def count(statuses: Iterable[RunStatus]) -> str:

@@ -9,7 +9,7 @@ from bench.backends.catalogue import facts, parts
 from bench.study.definition import Point
 
 if TYPE_CHECKING:  # what counts in words starts without pandas
-    from bench.study.verdict import Comparison
+    from bench.study.comparison import Comparison
 
 
 def interim(folder: Path) -> tuple[str, bool]:
@@ -17,9 +17,9 @@ def interim(folder: Path) -> tuple[str, bool]:
 
     Raises UsageError if no log is usable.
     """
+    from bench.study.comparison import compare
     from bench.study.frames import load, require
     from bench.study.points import ranks, tabulate
-    from bench.study.verdict import compare
 
     loaded = load(folder)
     require(loaded, folder)
@@ -77,14 +77,14 @@ def prospect(c: Comparison) -> str:
     """Estimate in a sentence how many launches would settle it; '' where settled, or not begun."""
     if c.settled or c.chance is None:
         return ""
-    from bench.study.power import MAX_BLOCKS
+    from bench.study.power import MAX_LAUNCHES
 
-    if c.blocks_to_settle is None:
-        return f"More than {MAX_BLOCKS:,} launches would be needed"
-    needed = f"About {c.blocks_to_settle:,} launches would settle it"
-    if c.paired.n >= c.max_blocks:
+    if c.launches_to_settle is None:
+        return f"More than {MAX_LAUNCHES:,} launches would be needed"
+    needed = f"About {c.launches_to_settle:,} launches would settle it"
+    if c.paired.n >= c.max_launches:
         return f"{needed}, in a new study"
-    by_then = f"the chance by the last look, {c.max_blocks}, is {100 * c.chance:.0f} %"
+    by_then = f"the chance by the last look, {c.max_launches}, is {100 * c.chance:.0f} %"
     return f"{needed}; {by_then}, were ratio and noise the true ones"
 
 

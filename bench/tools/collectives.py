@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -13,26 +12,26 @@ from bench.backends.catalogue import PLAIN, REFERENCE, engines
 from bench.config import RunConfig, UsageError, make_config, words_beside
 from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import Turns
 from bench.options import Options, Shown, one_of, option, split_commas
 from bench.progress import quantity
 from bench.record import RunLog
-from bench.study.collectives import KINDS, Timed
+from bench.study.collectives import Timed
 
 if TYPE_CHECKING:  # the options are read before torch is loaded
-    from bench.backends.collectives import Calls
+    from bench.backends.collectives import Call
     from bench.backends.protocol import Backend
     from bench.train.device import Device
 
 SIZES = tuple(2**power for power in range(10, 29, 2))  # 1 KiB to 256 MiB
-COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of a framework
+_COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of a framework
 _PROG = "python -m bench collectives"
-_OF_RUN = [
-    *("transport", "world_size", "device", "threads"),
-    *("log_path", "stall_timeout_s"),
-]
+_OF_RUN = ["transport", "world_size", "device", "threads", "log_path", "stall_timeout_s"]
 _BACKENDS = (*engines(), PLAIN)
+_ROW = (
+    f"{'collective':14} {'bytes':>10} {'median ms':>10} {'range':>18} {'MB/s':>14} {'bus MB/s':>14}"
+)
 _Size = Annotated[ByteSize, Field(ge=4, le=2**36)]
 
 
@@ -43,8 +42,7 @@ def in_bytes(size: int) -> str:
 
 class CollectivesToTime(Options):
     """Time all-reduce, all-gather, broadcast and reduce-scatter of float32 tensors under a
-    launcher, through a framework's own calls, and check every result. Exit status: 0 all were
-    right, 1 one was not, 2 the input was wrong.
+    launcher, through a framework's own calls, and check every result.
     """
 
     example: ClassVar[str] = (
@@ -53,9 +51,6 @@ class CollectivesToTime(Options):
     backend: Annotated[str, AfterValidator(one_of(_BACKENDS))] = option(
         REFERENCE, "whose collectives", shown=Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
     )
-    kinds: Annotated[
-        tuple[str, ...], BeforeValidator(split_commas), AfterValidator(one_of(KINDS))
-    ] = option(KINDS, f"of {','.join(KINDS)} (default: all)", min_length=1)
     sizes: Annotated[tuple[_Size, ...], BeforeValidator(split_commas)] = option(
         SIZES, "bytes, as 1KiB,1MiB (default: 1KiB to 256MiB, times 4 each)", min_length=1
     )
@@ -78,8 +73,8 @@ def main(argv: list[str]) -> int:
 
     def opening(config: RunConfig) -> str:
         sizes = f"{in_bytes(options.sizes[0])} to {in_bytes(options.sizes[-1])}"
-        work = f"{', '.join(options.kinds)} of {sizes}, {options.repetitions} times"
-        return f"{options.cell(config)}, {config.world_size} ranks: {work}; loading torch ..."
+        work = f"{config.world_size} ranks: {sizes}, {options.repetitions} times"
+        return f"{options.cell(config)}, {work}; loading torch ..."
 
     def load(_: Turns) -> command.RunBody:
         return partial(run, options)
@@ -100,11 +95,6 @@ def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
     return options, make_config({"backend": backend, "batch_per_rank": 1, **fields})
 
 
-def fitting(sizes: Sequence[int], local_size: int, memory_bytes: int) -> list[int]:
-    """Choose the sizes whose copies all ranks of a node can hold in half of its memory."""
-    return [size for size in sizes if COPIES * size * local_size <= memory_bytes // 2]
-
-
 def run(
     options: CollectivesToTime, config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse
 ) -> bool:
@@ -113,7 +103,7 @@ def run(
 
     from bench import backends
     from bench.backends import collectives
-    from bench.start import write_start
+    from bench.rig import write_start
     from bench.train import device
 
     torch.set_num_threads(config.threads)
@@ -121,20 +111,17 @@ def run(
     cell = options.cell(config)
     pulse.enter(f"starting {cell}")
     backend = backends.load(config, launch, place)
-    sizes = fitting(options.sizes, launch.local_size, machine_bytes())
-    request = {"cell": cell, "kinds": ",".join(options.kinds)}
-    request |= {"sizes": ",".join(map(str, sizes)), "repetitions": str(options.repetitions)}
+    # whose copies all ranks of the node can hold in half of its memory
+    most = machine_bytes() // 2 // _COPIES // launch.local_size
+    sizes = [size for size in options.sizes if size <= most]
+    request = {"cell": cell, "repetitions": str(options.repetitions)}
     write_start(config, launch, log, backend, place, request)
-    calls = collectives.load(options.backend, config)
     timed: list[Timed] = []
     wrong = 0
-    for kind in options.kinds:
-        if kind not in calls:
-            log.write("lacks", kind=kind, reason=f"{cell} has none")
-            continue
+    for kind, call in collectives.load(options.backend, config).items():
         pulse.enter(f"timing {kind}")
         for size in sizes:
-            event = time_one(calls, kind, size, options.repetitions, backend, place, launch)
+            event = time_one(call, kind, size, options.repetitions, backend, place, launch)
             log.write("collective", **event)
             timed.append(Timed.of_event(event))
             wrong += event["wrong"]
@@ -142,17 +129,28 @@ def run(
     log.write("end", status=f"failed: {wrong} results are wrong" if wrong else "ok")
     pulse.passed = not wrong
     if launch.rank == 0:
-        notes = [f"{cell} has no {kind}" for kind in options.kinds if kind not in calls]
+        lines = [f"{cell}, {config.world_size} ranks, float32; range of repetitions in ms", _ROW]
+        lines += [_row(one) for one in timed]
         if large := [in_bytes(size) for size in options.sizes if size not in sizes]:
-            notes += [f"not timed, as {COPIES} copies on each rank do not fit: {', '.join(large)}"]
-        _print(f"{cell}, {config.world_size} ranks, float32", timed, notes, wrong)
+            copies = f"not timed, as {_COPIES} copies on each rank do not fit"
+            lines.append(f"{copies}: {', '.join(large)}")
+        lines.append(f"{wrong} WRONG RESULTS" if wrong else "every result was right")
+        print("\n".join(lines), flush=True)
     pulse.leave()
     backend.close()
     return pulse.passed
 
 
+def _row(timed: Timed) -> str:
+    """Write one row of the table, whose columns `_ROW` names."""
+    low, high = (quantity(seconds * 1e3) for seconds in (min(timed.seconds), max(timed.seconds)))
+    rates = [f"{quantity(b / 1e6):>14}" for b in (timed.bytes_per_s, timed.bus_bytes_per_s)]
+    median_ms = f"{quantity(timed.median_s * 1e3):>10} {f'{low} to {high}':>18}"
+    return f"{timed.kind:14} {in_bytes(timed.bytes):>10} {median_ms} {' '.join(rates)}"
+
+
 def time_one(
-    calls: Calls,
+    call: Call,
     kind: str,
     size: int,
     repetitions: int,
@@ -166,7 +164,7 @@ def time_one(
     """
     import torch
 
-    call, watch = calls[kind], place.stopwatch()
+    watch = place.stopwatch()
     ranks, rank = launch.size, launch.rank
     elements = -(-size // 4 // ranks) * ranks  # the same part for every rank
     # small whole numbers, whose sums are exact; no period of theirs is a part's
@@ -203,24 +201,3 @@ def time_one(
         "seconds": [of_rank for of_rank, _ in counted],
         "wrong": sum(wrong for _, wrong in counted),
     }
-
-
-def _print(title: str, timed: Sequence[Timed], notes: Sequence[str], wrong: int) -> None:
-    """Print the table, and what was not timed or came out wrong."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(width=100, color_system=None)  # a launcher gives ranks a terminal
-    table = Table(title=title)
-    for column in ("collective", "bytes", "median", "range", "algorithm", "bus"):
-        table.add_column(column, justify="left" if column == "collective" else "right")
-    for row in timed:
-        low, middle, high = (
-            quantity(seconds * 1e3)
-            for seconds in (min(row.seconds), row.median_s, max(row.seconds))
-        )
-        rates = [f"{quantity(b / 1e6)} MB/s" for b in (row.bytes_per_s, row.bus_bytes_per_s)]
-        table.add_row(row.kind, in_bytes(row.bytes), f"{middle} ms", f"{low} to {high} ms", *rates)
-    console.print(table)
-    for note in (*notes, f"{wrong} WRONG RESULTS" if wrong else "every result was right"):
-        console.print(note)

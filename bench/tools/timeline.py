@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument import Observer
-from bench.instrument.timeline import LEAST_STEPS, Gradient, Timeline
+from bench.instrument.timeline import Gradient, Timeline
 from bench.launch import provenance
 from bench.launch.machine import require_fit
-from bench.launch.resources import environment, require_unmodified
-from bench.launch.world import discover
+from bench.launch.world import discover, environment, require_unmodified
 from bench.options import Options, new_parser, option
+from bench.progress import say
 from bench.shell import reported
-from bench.streams import say
 
 if TYPE_CHECKING:  # torch is loaded after the threads are set
     import torch
 
-    from bench.train.timing import Stopwatch
+    from bench.train.device import Stopwatch
 
 _PROG = "python -m bench timeline"
+_LEAST_STEPS = 20  # of a recording: the median of fewer moves with each of them
 _FORWARD_SHARE = 1 / 3
 _DERIVED = (
     "{source} Derived from {images_per_s:g} images/s: {images} images take {seconds:.6g} s. "
@@ -44,7 +44,7 @@ class TimelineOptions(Options):
 
     example: ClassVar[str] = f"{_PROG} --out mine.json --batch-per-rank 16"
     out: Path = option(..., "JSON file to create")
-    steps: int = option(LEAST_STEPS, "steps to time", ge=LEAST_STEPS, le=10_000)
+    steps: int = option(_LEAST_STEPS, "steps to time", ge=_LEAST_STEPS, le=10_000)
     images_per_s: float | None = option(None, "derive: throughput of one device", gt=0, lt=1e9)
     source: str = option("", "derive: who published it, and where")
 
@@ -63,9 +63,16 @@ def _write(options: TimelineOptions, config: RunConfig) -> None:
     cores = len(os.sched_getaffinity(0))
     os.environ.update(environment(config, launch, cores, os.environ))  # before torch loads
     if options.images_per_s is None:
-        timeline = _record(config, options.steps)
+        fields = _record(config, options.steps)
     else:
-        timeline = _derive(config, options.images_per_s, options.source)
+        fields = _derive(config, options.images_per_s, options.source)
+    timeline = Timeline(
+        model=config.model,
+        image_size=config.image_size,
+        precision=config.precision,
+        images=config.samples_per_rank,
+        **fields,
+    )
     name = f"out={str(options.out)!r}"
     try:
         with options.out.open("x", encoding="utf-8") as file:
@@ -75,7 +82,9 @@ def _write(options: TimelineOptions, config: RunConfig) -> None:
         raise UsageError(f"{name} {rule}") from None
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {error.strerror}") from None
-    say(f"{options.out}: {_in_words(timeline)}")
+    forward, backward = 1000 * timeline.forward_seconds, 1000 * timeline.backward_seconds
+    seconds = f"forward {forward:.1f} ms, backward {backward:.1f} ms"
+    say(f"{options.out}: {seconds}, {len(timeline.gradients)} gradients, {timeline.images} images")
 
 
 def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
@@ -83,31 +92,12 @@ def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
     usage = f"{_PROG} --out OUT [options of python -m bench]"
     namespace, rest = new_parser(TimelineOptions, _PROG, usage).parse_known_args(argv)
     options, config = TimelineOptions.checked(vars(namespace), _PROG), parse_argv(rest)
-    if config.backend != "single" or config.emulate is not None:
-        raise UsageError("a timeline is of one process that trains; leave the other options out")
-    if config.accumulate > 1:
-        raise UsageError(f"accumulate={config.accumulate}: a timeline is of one pass; leave it out")
+    if config.backend != "single" or config.emulate is not None or config.accumulate > 1:
+        one = "a timeline is of one process that trains, in one pass"
+        raise UsageError(f"{one}; leave --backend, --emulate and --accumulate out")
     if (options.images_per_s is None) != (not options.source):
         raise UsageError("images-per-s and source belong together; give both, or none")
     return options, config
-
-
-def _in_words(timeline: Timeline) -> str:
-    parts = (timeline.forward_seconds, timeline.backward_seconds, timeline.optimizer_seconds)
-    forward, backward, optimizer = (f"{1000 * seconds:.1f} ms" for seconds in parts)
-    seconds = f"forward {forward}, backward {backward}, optimiser {optimizer}"
-    return f"{seconds}; {len(timeline.gradients)} gradients, {timeline.images} images"
-
-
-def _common(config: RunConfig, classes: int) -> dict[str, Any]:
-    """Return the fields that a recorded and a derived timeline share."""
-    return {
-        "model": config.model,
-        "image_size": config.image_size,
-        "precision": config.precision,
-        "classes": classes,
-        "images": config.samples_per_rank,
-    }
 
 
 def _trained(network: torch.nn.Module) -> dict[str, dict[str, Any]]:
@@ -157,17 +147,15 @@ class _Recorder(Observer):
         self._points.clear()
 
 
-def _record(config: RunConfig, steps: int) -> Timeline:
+def _record(config: RunConfig, steps: int) -> dict[str, Any]:
     """Train `steps` steps after warm-up, and take medians. Raises UsageError as the run would."""
     import torch
 
     from bench import data, models
     from bench.backends.protocol import Backend
     from bench.train import device
-    from bench.train.input import Input
-    from bench.train.loop import Loop
+    from bench.train.loop import Input, Loop
 
-    load = provenance.disturbance()["load_1min"]
     timed = config.model_copy(update={"windows": 1, "steps_per_window": steps})
     torch.set_num_threads(config.threads)
     place = device.choose(config, discover(os.environ))
@@ -191,48 +179,42 @@ def _record(config: RunConfig, steps: int) -> Timeline:
     facts = {
         "host": socket.gethostname(),
         "cpu": provenance.cpu_model(),
-        "cpus_on_node": os.cpu_count(),
         "versions": provenance.shared(os.environ, {})["versions"],
-        "threads": config.threads,
         "date": datetime.now(UTC).isoformat(),
-        "load_1min": [load, provenance.disturbance()["load_1min"]],
         "config": config.model_dump(mode="json"),
         **place.describe(),
     }
-    return Timeline(
-        source=f"recorded on {facts.get('gpu', facts['cpu'])}",
-        steps=steps,
-        **_common(config, images.classes),
-        forward_seconds=seconds("forward", "loss"),
+    return {
+        "source": f"recorded on {facts.get('gpu', facts['cpu'])}",
+        "steps": steps,
+        "classes": images.classes,
+        "forward_seconds": seconds("forward", "loss"),
         # medians of different steps: the last gradient's may be the larger by a hair
-        backward_seconds=max(seconds("loss", "backward"), gradients[-1].ready_seconds),
-        optimizer_seconds=seconds("ready", "done"),
-        gradients=tuple(gradients),
-        provenance=facts,
-    )
+        "backward_seconds": max(seconds("loss", "backward"), gradients[-1].ready_seconds),
+        "optimizer_seconds": seconds("ready", "done"),
+        "gradients": tuple(gradients),
+        "provenance": facts,
+    }
 
 
-def _derive(config: RunConfig, images_per_s: float, source: str) -> Timeline:
+def _derive(config: RunConfig, images_per_s: float, source: str) -> dict[str, Any]:
     """Derive a timeline: a step of the published length, divided as `_DERIVED` says."""
     from bench import data, models
 
-    classes = data.load_images(config).classes
+    classes, images = data.load_images(config).classes, config.samples_per_rank
     gradients = [*_trained(models.build_model(config, classes)).values()]
-    images = config.samples_per_rank
     seconds = images / images_per_s
     backward = seconds * (1 - _FORWARD_SHARE)
-    return Timeline(
-        source=_DERIVED.format(
-            source=source, images_per_s=images_per_s, images=images, seconds=seconds
-        ),
-        steps=0,
-        **_common(config, classes),
-        forward_seconds=seconds - backward,
-        backward_seconds=backward,
-        optimizer_seconds=0.0,
-        gradients=tuple(
+    words = {"source": source, "images_per_s": images_per_s, "images": images, "seconds": seconds}
+    return {
+        "source": _DERIVED.format(**words),
+        "steps": 0,
+        "classes": classes,
+        "forward_seconds": seconds - backward,
+        "backward_seconds": backward,
+        "optimizer_seconds": 0.0,
+        "gradients": tuple(
             Gradient(**facts, ready_seconds=backward * (place / len(gradients)))
             for place, facts in enumerate(reversed(gradients), start=1)
         ),
-        provenance={"date": datetime.now(UTC).isoformat()},
-    )
+    }

@@ -1,4 +1,4 @@
-"""Did the run do what was asked? Samples, losses and parameters of all ranks."""
+"""Did the run do what was asked? Samples, losses, parameters and torch's settings of all ranks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from bench.backends.protocol import Backend
-from bench.config import RunConfig
-from bench.instrument.emulation import Emulation
+from bench.config import RunConfig, UsageError
 from bench.instrument.parity import Parity
-from bench.train.input import Input
-from bench.train.loop import Loop
+from bench.launch.provenance import disagreement
+from bench.train import numbers
+from bench.train.loop import Input, Loop
 
 _EXPLODED = 10  # times the loss at the start
 
@@ -58,13 +59,13 @@ def check_training(
 
 
 def check_emulation(
-    emulation: Emulation, backend: Backend, config: RunConfig, model: torch.nn.Module
+    averaged_steps: int, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
     """Check an emulated run, whose loss means nothing: whether the gradients of all steps were
     averaged. Needs every rank's call.
     """
     digests = backend.gather(digest(model))
-    averaged = backend.reduce_scalar(float(emulation.averaged_steps == config.steps), "min") == 1.0
+    averaged = backend.reduce_scalar(float(averaged_steps == config.steps), "min") == 1.0
     checks = {"gradients_averaged": averaged, **_parameters(config, len(set(digests)))}
     return {"checks": checks, "parameters_sha256": digests[0]}
 
@@ -96,3 +97,91 @@ def digest(model: torch.nn.Module) -> str:
         in_order = parameter.detach().cpu().contiguous().reshape(-1)
         sha.update(in_order.view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()
+
+
+TorchSettings = dict[str, str | int | bool]
+
+
+def torch_settings() -> TorchSettings:
+    """Read torch's settings of this process that change how fast or how exactly it computes."""
+    backends: Any = torch.backends
+    return {
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "default_dtype": str(torch.get_default_dtype()),
+        "grad_enabled": torch.is_grad_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "onednn": bool(backends.mkldnn.enabled),
+        "onednn_matmul": backends.mkldnn.matmul.fp32_precision,
+        "onednn_convolution": backends.mkldnn.conv.fp32_precision,
+        "cuda_matmul": backends.cuda.matmul.fp32_precision,
+        "cudnn": backends.cudnn.enabled,
+        "cudnn_convolution": backends.cudnn.conv.fp32_precision,
+        "cudnn_benchmark": backends.cudnn.benchmark,
+        "cudnn_deterministic": backends.cudnn.deterministic,
+    }
+
+
+def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module) -> TorchSettings:
+    """Read the settings with which training starts; needs every rank's call, before all exchanges.
+
+    Raises UsageError where they, or the layout of the model, differ between ranks: exchanges
+    would fail, wait for one another for ever, or mix up tensors.
+    """
+    settings = torch_settings()
+    if settings["threads"] != config.threads:
+        now = f"the code of the model or data set has set torch's threads to {settings['threads']}"
+        raise UsageError(f"{now}; leave them to --threads, which is {config.threads}")
+    facts: dict[str, Any] = {f"torch.{name}": value for name, value in settings.items()}
+    del facts["torch.interop_threads"]  # as many as a node has cores
+    for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
+        dtype, shape = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)
+        kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
+        frozen = " frozen" if kind == "parameter" and not tensor.requires_grad else ""
+        facts[f"state_dict.{name}"] = f"{dtype} {kind}{frozen} {shape}"
+    # their digest: a gather of all names of a large model on many ranks takes its time
+    digests = backend.gather(hashlib.sha256(repr([*facts.items()]).encode()).hexdigest())
+    if len(set(digests)) > 1:
+        order = "ranks differ in state_dict: the same tensors in another order"
+        raise UsageError(disagreement(backend.gather(facts)) or order)
+    return settings
+
+
+def check_kept(settings: TorchSettings, backend: Backend) -> dict[str, Any]:
+    """Check that torch's settings are still `settings`; needs every rank's call."""
+    now = torch_settings()
+    changes = [f"{n} {value} -> {now[n]}" for n, value in settings.items() if now[n] != value]
+    of_ranks = enumerate(backend.gather(changes))
+    changed_ranks = [f"rank {rank}: {', '.join(changed)}" for rank, changed in of_ranks if changed]
+    return {
+        "checks": {"torch_settings_kept": not changed_ranks},
+        "threads": backend.gather(now["threads"]),
+        **({"torch_settings_changed": changed_ranks} if changed_ranks else {}),
+    }
+
+
+def flops_per_image(network: torch.nn.Module, config: RunConfig) -> float | None:
+    """Count the FLOP of one image's forward and backward pass, a multiply-add as two; None where
+    torch cannot count them.
+
+    Matrix products, convolutions and attention alone, as in model FLOP utilisation (Chowdhery et
+    al. 2022, appendix B). Nothing is computed: parameters, buffers and images are stand-ins without
+    data, but the model's own code runs once, so call it when all else is done.
+    """
+    images = config.samples_per_microbatch
+    tensors = {n: _meta(p, p.requires_grad) for n, p in network.named_parameters()}
+    tensors |= {n: _meta(b, False) for n, b in network.named_buffers()}
+    shape = (images, 3, config.image_size, config.image_size)
+    batch = torch.empty(shape, dtype=numbers.parameter_dtype(config), device="meta")
+    try:
+        # a model that its author compiled would be compiled again, for these tensors
+        with torch.compiler.set_stance("force_eager"), FlopCounterMode(display=False) as counter:
+            torch.func.functional_call(network, tensors, (batch,)).sum().backward()
+    except Exception:  # a model of the user's may need data, or a device
+        return None
+    return float(counter.get_total_flops() / images) or None
+
+
+def _meta(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    return tensor.detach().to("meta").requires_grad_(requires_grad)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import repeat
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -11,11 +14,39 @@ from torch.nn.functional import cross_entropy
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.derived import MOMENTUM
+from bench.data import Batch
 from bench.instrument import Observer
 from bench.models import require_pictures, require_scores
-from bench.randomness import seed_beside_torch
-from bench.train import precision
-from bench.train.input import Input
+from bench.train import numbers
+from bench.train.numbers import seed_beside_torch
+
+
+class Input:
+    """This rank's batches, moved to the device; keeps how long each step waited for its own."""
+
+    def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device) -> None:
+        self._device = device
+        self._dtype = numbers.parameter_dtype(config)
+        self._format = numbers.memory_format(config)
+        # what is on the device in its form is not copied again
+        resident = config.preprocessing == "resident"
+        self._batches = repeat(self._moved(next(batches))) if resident else batches
+        self.samples = 0
+        self.wait_seconds: list[float] = []  # of the host's clock
+
+    def step(self) -> Batch:
+        """Return images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
+        # the host waits, so the host's clock: the stopwatch's would sync the device in the window
+        wait_began = time.perf_counter()
+        images, labels = next(self._batches)
+        self.wait_seconds.append(time.perf_counter() - wait_began)
+        self.samples += len(labels)
+        return self._moved((images, labels))
+
+    def _moved(self, batch: Batch) -> Batch:
+        images, labels = batch
+        images = images.to(self._device, self._dtype, non_blocking=True, memory_format=self._format)
+        return images, labels.to(self._device, non_blocking=True)
 
 
 class Loop:
@@ -50,7 +81,7 @@ class Loop:
         self._observer.session_ready(self.session)
         # torch's come from the model's making on; what frameworks draw of these differs
         seed_beside_torch(config.seed)
-        self._autocast = precision.autocast(config)
+        self._autocast = numbers.autocast(config)
         self._all_names = {name for name, _ in network.named_parameters()}
         trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self._trained, self._names = [*trained.values()], [*trained]

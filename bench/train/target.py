@@ -14,14 +14,12 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.data import Images
 from bench.launch.world import Launch
-from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.ending import Pulse
 from bench.record import RunLog
-from bench.train import precision
+from bench.train import numbers
 from bench.train.checks import digest
-from bench.train.device import Device
-from bench.train.input import Input
-from bench.train.loop import Loop
-from bench.train.timing import time_steps
+from bench.train.device import Device, time_steps
+from bench.train.loop import Input, Loop
 
 
 @dataclass(frozen=True)
@@ -119,10 +117,10 @@ def count_correct(
     config, judged = course.config, course.judged
     # no more at once than a step holds, which fits into memory
     size, device = config.samples_per_microbatch, course.place.torch_device
-    dtype, layout = precision.parameter_dtype(config), precision.memory_format(config)
+    dtype, layout = numbers.parameter_dtype(config), numbers.memory_format(config)
     correct = 0
     network.eval()
-    with torch.no_grad(), precision.autocast(config):
+    with torch.no_grad(), numbers.autocast(config):
         indices = range(rank, judged.samples or 0, ranks)
         for start in range(0, len(indices), size):
             images, labels = judged.__getitems__(list(indices[start : start + size]))

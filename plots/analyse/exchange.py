@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,13 @@ from bench.record.events import PARTS
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
 from bench.study.definition import Point
-from bench.study.points import BlockMean, NotCompared, Table, by_point, describe
+from bench.study.points import LaunchMean, NotCompared, Table, by_point, describe
 from bench.study.stats import Estimate
 from plots.analyse.scaling import distributed
 
 _LEAST = 3  # sizes of a line: one through two always fits
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
-_MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
+_MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_LAUNCH)
 _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins may differ
 
 
@@ -27,12 +27,7 @@ class StepParts:
     """Mean seconds of the parts of observed steps, and of steps that were not observed."""
 
     point: Point
-    input_seconds: Estimate | None
-    forward_seconds: Estimate | None
-    backward_seconds: Estimate | None
-    waiting_seconds: Estimate | None
-    reducing_seconds: Estimate | None
-    optimiser_seconds: Estimate | None
+    parts: Mapping[str, Estimate]  # those of SHOWN
     step_seconds: Estimate
     undisturbed_seconds: Estimate | None
 
@@ -59,82 +54,81 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Exchange:
-    """All of it; any may be empty. A row's estimates are in seconds of a step."""
+    """Whatever a folder tells of the exchange; a row's estimates are in seconds of a step."""
 
-    breakdowns: list[StepParts]  # the parts of observed steps, and steps that were not observed
-    costs: list[Cost]  # three numbers for one exchange; None where the runs are not there
-    overlaps: list[Overlap]  # with the exchange beside the backward pass, and after it
+    breakdowns: list[StepParts]
+    costs: list[Cost]
+    overlaps: list[Overlap]
 
 
 def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange | None:
     """Examine the points of undisturbed and observed runs; None where a folder has no such runs."""
-    exchange = Exchange(
-        breakdowns=list(_breakdowns(table, observed, missing)),
-        costs=list(_costs(table, observed, missing)),
-        overlaps=list(_overlaps(table, missing)),
-    )
-    return exchange if any(vars(exchange).values()) else None
+    parts = list(_breakdowns(table, observed, missing))
+    costs = list(_costs(table, observed, missing))
+    overlaps = list(_overlaps(table, missing))
+    return Exchange(parts, costs, overlaps) if parts or costs or overlaps else None
 
 
 def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
     """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
-    for point in sorted(observed.blocks):
-        means = observed.blocks[point].values()
+    for point in sorted(observed.launches):
+        means = observed.launches[point].values()
         unwatched = table.twin(point, observed.work(point))
-        plain = {} if unwatched is None else table.blocks[unwatched]
-        watched = observed.facts(point, observed.blocks[point])
+        plain = {} if unwatched is None else table.launches[unwatched]
+        watched = observed.facts(point, observed.launches[point])
         facts = [] if unwatched is None else table.facts(unwatched, plain)
         if other := comparability.differences(watched + facts, _MAY_DIFFER):
             pair = f"{describe(point)}, observed, against the same undisturbed"
             missing.append(NotCompared(pair, "; ".join(other)))
             plain = {}
         undisturbed = [mean.step_seconds for mean in plain.values()]
-        seconds: dict[str, Estimate | None] = {
-            f"{name}_seconds": stats.arithmetic_mean([mean.parts[name] for mean in means])
-            for name in SHOWN
-        }
-        whole = stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means])
-        alone = stats.geometric_mean(undisturbed) if undisturbed else None
-        yield StepParts(point=point, step_seconds=whole, undisturbed_seconds=alone, **seconds)
+        yield StepParts(
+            point=point,
+            parts={x: stats.arithmetic_mean([m.parts[x] for m in means]) for x in SHOWN},
+            step_seconds=stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means]),
+            undisturbed_seconds=stats.geometric_mean(undisturbed) if undisturbed else None,
+        )
 
 
 def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
     """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
     `difference` of steps that were not observed.
     """
-    watched = {table.twin(p, observed.work(p)) or p: p for p in observed.blocks}
-    for point in sorted(table.blocks.keys() | watched.keys()):
-        seen = watched.get(point)
-        work = (table if point in table.blocks else observed).work(point)
+    watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
+    for point in sorted(table.launches.keys() | watched.keys()):
+        work = (table if point in table.launches else observed).work(point)
         if point.cell == "single" or work.get("exchange") == "off":
             continue
-        means = [] if seen is None else observed.blocks[seen].values()
-        seconds = {
-            "exposed_seconds": [mean.parts["exposed"] for mean in means],
-            "inflation_seconds": _differences(
-                observed, seen, lambda mean: mean.parts["backward"], missing
-            ),
-            "difference_seconds": _differences(
-                table, point, lambda mean: mean.step_seconds, missing
-            ),
-        }
-        if any(seconds.values()):
-            each = {k: stats.arithmetic_mean(v) if v else None for k, v in seconds.items()}
-            yield Cost(point=point, **each)
+        exposed, inflation = list[float](), list[float]()
+        if seen := watched.get(point):
+            exposed = [mean.parts["exposed"] for mean in observed.launches[seen].values()]
+            inflation = _differences(observed, seen, lambda mean: mean.parts["backward"], missing)
+        difference = _differences(table, point, lambda mean: mean.step_seconds, missing)
+        if exposed or inflation or difference:
+            yield Cost(
+                point=point,
+                exposed_seconds=_mean(exposed),
+                inflation_seconds=_mean(inflation),
+                difference_seconds=_mean(difference),
+            )
+
+
+def _mean(seconds: Sequence[float]) -> Estimate | None:
+    return stats.arithmetic_mean(seconds) if seconds else None
 
 
 def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
-    """Compare blocking with overlapped, paired by block; `ratio` is blocking over overlapped."""
-    for point in sorted(table.blocks):
+    """Compare blocking with overlapped, paired by launch; `ratio` is blocking over overlapped."""
+    for point in sorted(table.launches):
         if (blocking := _without(table, point, "overlap")) is None:
             continue
         pair = f"{describe(point)} against {describe(blocking)}"
-        if blocks := table.shared(point, blocking, _OTHER_WORK, pair, missing):
+        if launches := table.shared(point, blocking, _OTHER_WORK, pair, missing):
             yield Overlap(
                 point=point,
-                overlapped_seconds=stats.geometric_mean(table.seconds(point, blocks)),
-                blocking_seconds=stats.geometric_mean(table.seconds(blocking, blocks)),
-                ratio=table.paired(blocking, point, blocks).estimate,
+                overlapped_seconds=stats.geometric_mean(table.seconds(point, launches)),
+                blocking_seconds=stats.geometric_mean(table.seconds(blocking, launches)),
+                ratio=table.paired(blocking, point, launches).estimate,
             )
 
 
@@ -145,17 +139,14 @@ def _without(table: Table, point: Point, field: str) -> Point | None:
 
 
 def _differences(
-    table: Table,
-    a: Point | None,
-    seconds: Callable[[BlockMean], float],
-    missing: list[NotCompared],
+    table: Table, a: Point, seconds: Callable[[LaunchMean], float], missing: list[NotCompared]
 ) -> list[float]:
-    """Subtract from `a`'s seconds those of its twin without the exchange, by block."""
-    if a is None or a not in table.blocks or (b := _without(table, a, "exchange")) is None:
+    """Subtract from `a`'s seconds those of its twin without the exchange, by launch."""
+    if a not in table.launches or (b := _without(table, a, "exchange")) is None:
         return []
     pair = f"{describe(a)} against {describe(b)}"
-    blocks = table.shared(a, b, _OTHER_WORK, pair, missing)
-    return [seconds(table.blocks[a][x]) - seconds(table.blocks[b][x]) for x in blocks]
+    launches = table.shared(a, b, _OTHER_WORK, pair, missing)
+    return [seconds(table.launches[a][x]) - seconds(table.launches[b][x]) for x in launches]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +158,6 @@ class Bound:
     gradient_bytes: int
     exchange_seconds: float
     visible_efficiency: float
-    visible_speedup: float
     hidden_efficiency: float
 
 
@@ -176,48 +166,41 @@ def bounds(
 ) -> Iterator[Bound]:
     """Yield a bound of every distributed point whose cell and ranks have a log of its processor.
 
-    `exchange_seconds` are of one all-reduce of all gradients, on the fitted line. T, from which
+    `exchange_seconds` are of one all-reduce of all gradients, between measured sizes. T, from which
     efficiencies follow, is a step of the plain process; of strong scaling, its share of a rank.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):
         log = logs.get((point.cell, point.world_size))
-        if log is None or plain not in table.blocks:
+        if log is None or plain not in table.launches:
             continue
         rows = next(rows for p, rows in by_point(runs) if p == point)
-        pair = f"{curve}: {describe(point)} against all-reduces alone"
         cpus = {cpu for one in rows["facts"] if (cpu := one.get("cpu")) is not None}
         size = rows["gradient_bytes"].iloc[0]
-        exchange = _seconds(log, size)
-        if cpus - {log.machine}:
-            reason = f"cpu: {', '.join(sorted(cpus | {log.machine}))}"
-            missing.append(NotCompared(pair, reason))
-        elif exchange is None:
+        lines = fit([(t.bytes, t.median_s) for t in log.of("all_reduce")])
+        exchanges = [
+            latency_s + s_per_byte * size
+            for (first, last), (latency_s, s_per_byte) in lines
+            if first <= size <= last
+        ]
+        if cpus - {log.machine} or not exchanges:
             reason = f"no all-reduce of {size:,.0f} bytes lies on a fitted line"
+            if cpus - {log.machine}:
+                reason = f"cpu: {', '.join(sorted(cpus | {log.machine}))}"
+            pair = f"{curve}: {describe(point)} against all-reduces alone"
             missing.append(NotCompared(pair, reason))
-        else:
-            seconds = [m.step_seconds for m in table.blocks[plain].values()]
-            alone = stats.geometric_mean(seconds).value
-            compute = alone if curve == "weak" else alone / point.world_size
-            visible = compute / (compute + exchange)
-            yield Bound(
-                point=point,
-                curve=curve,
-                gradient_bytes=int(size),
-                exchange_seconds=exchange,
-                visible_efficiency=visible,
-                visible_speedup=visible * point.world_size,
-                hidden_efficiency=compute / max(compute, exchange),
-            )
-
-
-def _seconds(log: Measured, size: float) -> float | None:
-    """Estimate an all-reduce's seconds; None outside the measured sizes, or where none is known."""
-    lines = fit([(t.bytes, t.median_s) for t in log.of("all_reduce")])
-    for (first, last), (latency_s, s_per_byte) in lines:
-        if first <= size <= last:
-            return latency_s + s_per_byte * size
-    return None
+            continue
+        seconds = [m.step_seconds for m in table.launches[plain].values()]
+        alone = stats.geometric_mean(seconds).value
+        compute = alone if curve == "weak" else alone / point.world_size
+        yield Bound(
+            point=point,
+            curve=curve,
+            gradient_bytes=int(size),
+            exchange_seconds=exchanges[0],
+            visible_efficiency=compute / (compute + exchanges[0]),
+            hidden_efficiency=compute / max(compute, exchanges[0]),
+        )
 
 
 def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.study import comparability, stats
+from bench.study.comparison import may_differ
 from bench.study.definition import Point, Study
 from bench.study.points import CURVES, NotCompared, Table, describe, fixed, series
 from bench.study.stats import Estimate
-from bench.study.verdict import may_differ
 
 # from a process alone, which exchanges nothing
 _BASELINE_MAY_DIFFER = (
@@ -57,12 +57,12 @@ class Efficiency:
 
 
 def throughput(table: Table) -> Iterator[Throughput]:
-    """Yield every point of every curve, rising along each series: geometric means over blocks."""
+    """Yield every point of every curve, rising along each series: geometric means over launches."""
     falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
         for point in table.on(curve):
-            means = table.blocks[point].values()
+            means = table.launches[point].values()
             seconds = [m.step_seconds for m in means]
             rate = stats.geometric_mean([point.global_batch / s for s in seconds])
             busy = float(np.mean([m.busy_share for m in means]))
@@ -81,29 +81,25 @@ def throughput(table: Table) -> Iterator[Throughput]:
 
 
 def resources_of_point(
-    blocks: Sequence[Mapping[str, float]], rate: Estimate, world_size: int
+    launches: Sequence[Mapping[str, float]], rate: Estimate, world_size: int
 ) -> dict[str, Estimate | None]:
-    """Estimate what a point takes, by block, at its images/s; None where not known alike in all.
+    """Estimate what a point takes, by launch, at its images/s; None where not known in all.
 
     Utilisation is of the device's peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
     """
 
     def mean(name: str) -> Estimate | None:
-        # of some blocks it would stand beside an n that is not its own
-        values = [block[name] for block in blocks if name in block]
-        return stats.geometric_mean(values) if len(values) == len(blocks) else None
+        # of some launches it would stand beside an n that is not its own
+        values = [launch[name] for launch in launches if name in launch]
+        return stats.geometric_mean(values) if len(values) == len(launches) else None
 
-    def constant(name: str) -> float | None:
-        of_blocks = {block.get(name) for block in blocks}
-        return of_blocks.pop() if len(of_blocks) == 1 else None
-
-    flops, peak = constant("flops_per_image"), constant("peak_flops_per_s")
-    achieved = rate.times(flops / world_size) if flops else None
+    flops, peak = mean("flops_per_image"), mean("peak_flops_per_s")
+    achieved = rate.times(flops.value / world_size) if flops else None
     return {
         "rank_memory_bytes": mean("rank_memory_bytes"),
         "device_memory_bytes": mean("device_memory_bytes"),
         "flops_per_s_and_rank": achieved,
-        "flop_utilisation": achieved.times(1 / peak) if achieved and peak else None,
+        "flop_utilisation": achieved.times(1 / peak.value) if achieved and peak else None,
     }
 
 
@@ -133,67 +129,51 @@ def _against(
     baseline: Point,
     missing: list[NotCompared],
 ) -> Iterator[Efficiency]:
+    """Compare a point with a baseline, by shared launches where both share enough of them.
+
+    The efficiency is T(p0)/T(p) for weak scaling and that over p for strong, the speed-up p times
+    it. The overhead T(p) - T(p0) has a meaning for weak scaling only.
+    """
     pair = f"{curve}: {describe(point)} against {describe(baseline)}"
-    if baseline not in table.blocks:
+    if baseline not in table.launches:
         reason = "the baseline was not run, or no run of it is usable"
         missing.append(NotCompared(pair, reason, baseline))
         return
     ignore = _BASELINE_MAY_DIFFER if kind == "common" else comparability.OF_THE_POINT
-    point_blocks, baseline_blocks = table.blocks[point].keys(), table.blocks[baseline].keys()
-    shared, n = len(point_blocks & baseline_blocks), len(point_blocks)
-    # Paired where either has no other block, or two or more make at least half of the point's.
+    of_baseline, of_point = [*table.launches[baseline]], [*table.launches[point]]
+    shared, n = len({*of_baseline} & {*of_point}), len(of_point)
+    # Paired where either has no other launch, or two or more make at least half of the point's.
     # Fewer, such as one that was done again, must not stand for all: the others were on other
     # nodes, and the two points are then compared as they are.
-    if 0 < shared == min(n, len(baseline_blocks)) or (shared > 1 and 2 * shared >= n):
-        if blocks := table.shared(baseline, point, ignore, pair, missing):
-            before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
-            yield _scaled(curve, point, kind, baseline, before, after)
-        return
-    facts = table.facts(baseline, baseline_blocks) + table.facts(point, point_blocks)
-    if other := comparability.differences(facts, (*ignore, *comparability.PER_BLOCK)):
-        missing.append(NotCompared(f"{pair}, all blocks", "; ".join(other)))
-        return
-    before, after = table.seconds(baseline, baseline_blocks), table.seconds(point, point_blocks)
-    few = "1 shared block" if shared == 1 else f"{shared or 'no'} shared blocks"
-    yield _scaled(curve, point, kind, baseline, before, after, few)
-
-
-def _scaled(
-    curve: str,
-    point: Point,
-    kind: str,
-    baseline: Point,
-    before: Sequence[float],
-    after: Sequence[float],
-    unpaired: str = "",
-) -> Efficiency:
-    """Compare step seconds of the baseline and the point, of the same blocks unless they are
-    `unpaired`, and why.
-
-    `kind` is common (a plain process) or own (the cell's one rank). The efficiency is T(p0)/T(p)
-    for weak scaling and that over p for strong, the speed-up p times it. The overhead
-    T(p) - T(p0) has a meaning for weak scaling only.
-    """
+    paired = 0 < shared == min(n, len(of_baseline)) or (shared > 1 and 2 * shared >= n)
+    if paired:
+        of_baseline = of_point = table.shared(baseline, point, ignore, pair, missing)
+        if not of_point:
+            return
+    else:
+        facts = table.facts(baseline, of_baseline) + table.facts(point, of_point)
+        if other := comparability.differences(facts, (*ignore, *comparability.PER_LAUNCH)):
+            missing.append(NotCompared(f"{pair}, all launches", "; ".join(other)))
+            return
+    before, after = table.seconds(baseline, of_baseline), table.seconds(point, of_point)
+    ratio = stats.welch_ratio(numerator=before, denominator=after)
+    if paired:
+        ratio = stats.paired_ratio(numerator=before, denominator=after).estimate
     weak, p = curve == "weak", point.world_size
-    gained = (
-        stats.welch_ratio(numerator=before, denominator=after)
-        if unpaired
-        else stats.paired_ratio(numerator=before, denominator=after).estimate
-    ).times(1 if weak else 1 / p)
-    flags = ["above 100 %"] if gained.value > 1 else []
-    flags += [f"Welch's interval: {unpaired}"] if unpaired else []
+    gained = ratio.times(1 if weak else 1 / p)
+    few = "1 shared launch" if shared == 1 else f"{shared or 'no'} shared launches"
+    flags = ["above 100 %"] * (gained.value > 1) + [f"Welch's interval: {few}"] * (not paired)
     overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
-    rates = stats.geometric_mean([baseline.global_batch / s for s in before])
-    return Efficiency(
+    yield Efficiency(
         point=point,
         curve=curve,
         kind=kind,
         baseline=baseline,
-        baseline_images_per_s=rates,
+        baseline_images_per_s=stats.geometric_mean([baseline.global_batch / s for s in before]),
         efficiency=gained,
         speedup=gained.times(p),
         step_overhead_seconds=overhead if weak else None,
-        paired=not unpaired,
+        paired=paired,
         flags=tuple(flags),
     )
 
@@ -210,14 +190,14 @@ class Gain:
 def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Gain]:
     """Compare every point with that of the arm it is told over, where the study compares cells.
 
-    There is no verdict, as none was asked for. `ratio` is of images/s.
+    Nothing is decided, as nothing was asked. `ratio` is of images/s.
     """
-    for point in table.blocks if study.reference != study.candidate else ():
+    for point in table.launches if study.reference != study.candidate else ():
         baseline = point._replace(arm=study.over(point.arm) or point.arm)
-        if baseline == point or baseline not in table.blocks:
+        if baseline == point or baseline not in table.launches:
             continue
         pair = f"{describe(point)} against {baseline.arm}"
         ignore = may_differ(study, baseline, point)
-        if blocks := table.shared(baseline, point, ignore, pair, missing):
-            ratio = table.paired(baseline, point, blocks).estimate
+        if launches := table.shared(baseline, point, ignore, pair, missing):
+            ratio = table.paired(baseline, point, launches).estimate
             yield Gain(point=point, baseline=baseline, ratio=ratio)

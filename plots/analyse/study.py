@@ -17,12 +17,12 @@ from bench.record.events import machine_of
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
 from bench.study.comparability import EMULATE, usual
+from bench.study.comparison import Comparison, compare
 from bench.study.definition import Point, Study
 from bench.study.frames import Loaded
 from bench.study.plan import config_of, points
 from bench.study.points import CURVES, NotCompared, Table, alone, by_point, tabulate
 from bench.study.stats import Estimate
-from bench.study.verdict import Comparison, compare
 from plots.analyse import scaling
 from plots.analyse.exchange import Bound, Exchange, bounds, examine
 from plots.analyse.scaling import Efficiency, Gain, Throughput
@@ -34,7 +34,7 @@ Planned = tuple[str, Point]  # a curve, and a point of it
 
 @dataclass(frozen=True)
 class Gap:
-    """A planned point of one curve, and the planned blocks that hold no usable run of it."""
+    """A planned point of one curve, and the planned launches that hold no usable run of it."""
 
     curve: str
     point: Point
@@ -97,9 +97,9 @@ class Analysis:
     served: list[RankPaces]
 
     @property
-    def blocks(self) -> int:
-        """Blocks from which at least one run is usable."""
-        return int(self.loaded.runs["block"].nunique())
+    def launches(self) -> int:
+        """Launches from which at least one run is usable."""
+        return int(self.loaded.runs["launch"].nunique())
 
     @property
     def timelines(self) -> list[str]:
@@ -161,11 +161,11 @@ def analyse(
     """Compute all numbers of a study that has a usable run."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = planned_points(study), list[NotCompared]()
-    held = {p: {block.number for block in blocks} for p, blocks in table.blocks.items()}
-    gaps = [  # blocks beyond those planned do not stand in
-        Gap(curve, point, study.blocks, missed)
+    held = {p: {launch.number for launch in launches} for p, launches in table.launches.items()}
+    gaps = [  # launches beyond those planned do not stand in
+        Gap(curve, point, study.launches, missed)
         for curve, point in planned
-        if (missed := tuple(b for b in range(study.blocks) if b not in held.get(point, ())))
+        if (missed := tuple(b for b in range(study.launches) if b not in held.get(point, ())))
     ]
     facts = runs["facts"].tolist()
     by_design = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED, *study.varied)

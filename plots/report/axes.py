@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bench.backends import catalogue
@@ -42,15 +42,12 @@ def in_order(cells: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Preset:
-    """How wide a figure is drawn, with which letters, and what it is given in place of its own."""
+    """How wide a figure is drawn, with which letters and how much text."""
 
     width_in: float
     letters: float = 1.0  # times 9 points, markers too
     titled: bool = True  # with title and foot; a paper has them in its caption
     alone: bool = False  # with workload and machine, which a page says once
-    title: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)  # in legends
-    colours: Mapping[str, str] = field(default_factory=dict)  # of cells
 
     @property
     def narrow(self) -> bool:
@@ -70,7 +67,7 @@ preset = _PRESET.get
 
 @contextmanager
 def drawn_as(one: Preset) -> Iterator[None]:
-    """Provide this width, these letters, names and colours for all that is drawn inside."""
+    """Provide this width and these letters for all that is drawn inside."""
     token = _PRESET.set(one)
     try:
         yield
@@ -84,13 +81,12 @@ def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> S
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport = catalogue.parts(cell)
     facts = catalogue.CATALOGUE.get(backend)
-    colour = preset().colours.get(cell, appearance.colour)
     size = preset().letters * (marker_size or appearance.marker_size)
     return {
-        "color": colour,
+        "color": appearance.colour,
         "marker": appearance.marker,
         "markersize": size,
-        "markerfacecolor": colour if facts is None or facts.filled_marker else "none",
+        "markerfacecolor": appearance.colour if facts is None or facts.filled_marker else "none",
         "markeredgewidth": 1.0,  # of caps as well
         "linestyle": _LINES.get(transport.partition(" ")[0], "-"),
         "linewidth": appearance.line_width,
@@ -114,12 +110,12 @@ def bars(values: Estimates) -> list[list[float]] | None:
 
 
 def dots(e: Estimate) -> tuple[float, ...]:
-    """List the single blocks, where they are too few for an interval."""
-    return e.blocks if e.shown is None and e.n > 1 else ()
+    """List the single launches, where they are too few for an interval."""
+    return e.launches if e.shown is None and e.n > 1 else ()
 
 
 def reach(estimates: Estimates, *others: float) -> Extent:
-    """Find the ends of a log axis that holds every value and block; no long bar flattens them."""
+    """Find the ends of a log axis that holds every value and launch; no long bar flattens them."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
     high = max([*values, *(e.shown[1] for e in estimates if e.shown)])

@@ -1,33 +1,38 @@
-"""Studies side by side, or two cells of one, as Markdown, HTML and JSON."""
+"""Studies side by side: what differs, what changed at each point, whether the last one holds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bench.config import UsageError
-from bench.study import comparability
+from bench.study import comparability, stats
+from bench.study.comparison import Comparison
+from bench.study.definition import Point
 from bench.study.frames import NothingUsable
-from bench.study.points import NotCompared, describe
-from bench.study.verdict import Choice, Comparison, compare
+from bench.study.points import describe
+from bench.study.stats import Estimate
 from plots.analyse.study import Analysis, machine
 from plots.report import page, tables
-from plots.report.format import rate, ratio
-from plots.report.gate import EXIT_CODES, Change, changes, verdict
+from plots.report.findings import emulation, over
+from plots.report.format import interval, rate, ratio
 from plots.report.page import Page, Part, Section
-from plots.report.tables import NOT_COMPARED, Cells, Column, plain, records, shown
-from plots.report.verdicts import emulation, marked, over
+from plots.report.tables import Cells, Column, plain, records, shown
 from plots.report.write import analysed
 
-SCHEMA = 2  # of the JSON
+SCHEMA = 3  # of the JSON
+Hold = Literal["holds", "slower", "not settled"]
+EXIT_CODES: dict[Hold, int] = {"holds": 0, "slower": 1, "not settled": 3}  # 2 is bad input
 _HOSTS = "hostnames"
 _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
+# how long was measured, not what
+_DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
 _CHANGES = (
     *tables.POINT,
     tables.BATCH[0],
@@ -42,9 +47,26 @@ _NOT_COMPARED = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A point of two studies: images per second in each, their ratio, or why there is none."""
+
+    point: Point
+    state: Hold = "not settled"
+    reason: str
+    before: Estimate | None = None
+    after: Estimate | None = None
+    ratio: Estimate | None = None
+
+    @property
+    def line(self) -> str:
+        """The point and its state in words."""
+        return f"{self.state}: {describe(self.point)}: {self.reason}"
+
+
 @dataclass(frozen=True)
 class Compared:
-    """What is written, as a page and as data; `judged` only where a limit was given."""
+    """Two studies as a page and as data; `judged` only where a limit was given."""
 
     page: Page
     data: dict[str, Any]
@@ -58,13 +80,19 @@ FORMS: Mapping[str, Callable[[Compared], str]] = {
 }
 
 
+def hold(changed: Sequence[Change]) -> Hold:
+    """Judge all points together."""
+    states = {one.state for one in changed}
+    return "slower" if "slower" in states else "holds" if states == {"holds"} else "not settled"
+
+
 def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
     """Judge every point of the first and last study against `below` times the first's images/s.
 
     Raises UsageError for one alone, and for two that hold the same runs.
     """
     if len(folders) < 2:
-        raise UsageError("one study has nothing beside it; name two, or --cells of this one")
+        raise UsageError("one study has nothing beside it; name two")
     studies = [analysed(folder) for folder in folders[:-1]]
     try:
         studies.append(analysed(folders[-1]))
@@ -79,30 +107,73 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         raise UsageError("two of the studies hold the same runs; name two that were measured apart")
     both = [one for one in changed if one.ratio is not None]
     others = [one for one in changed if one.ratio is None]
+    more = studies[-1].table.launches.keys() - {one.point for one in changed}
+    others += [Change(point=point, reason="not in the earlier study") for point in sorted(more)]
     check = None
     if below is not None:
-        outcome = verdict(changed)
         check = {
             "fail_below": below,
-            "verdict": outcome,
-            "exit_code": EXIT_CODES[outcome],
+            "verdict": hold(changed),
+            "exit_code": EXIT_CODES[hold(changed)],
             "points": [{**plain(x.point), "state": x.state, "reason": x.reason} for x in changed],
         }
     differing = _differences(studies)
+    described = [_study(folder, a) for folder, a in zip(folders, studies, strict=False)]
     data = {
         "schema": SCHEMA,
-        "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=False)],
+        "studies": described,
         "differences": [{"what": name, "values": values} for name, *values in differing],
         "points": records(tables.marked(studies[0], _CHANGES), both),
         "not_compared": records(_NOT_COMPARED, others),
         "check": check,
     }
-    names = [*map(str, folders[: len(studies)])]
-    sections = list(_sections(names, studies, differing, both))
+    sections = list(_sections(described, studies, differing, both))
     if others:
         sections.append(Section("Not compared", [shown(_NOT_COMPARED, others)]))
-    judged = changed if check else []
-    return Compared(Page(" and ".join(map(str, folders)), sections), data, judged)
+    title = " and ".join(map(str, folders))
+    return Compared(Page(title, sections), data, changed if check else [])
+
+
+def changes(
+    before: Analysis, after: Analysis | None, below: float, nothing: str = "not in the later study"
+) -> Iterator[Change]:
+    """Judge each point that the earlier study has, or either planned: images/s, later over earlier.
+
+    The ratio is unpaired, as other days are other launches: Welch's interval on logs.
+    Without a usable run `after` is None, and `nothing` says why. A point is judged by its interval
+    alone: a value without one may be chance.
+    """
+    planned = {gap.point for a in (before, after) if a for gap in a.gaps}
+    for point in sorted(before.table.launches.keys() | planned):
+        was = before.table.launches.get(point, {})
+        now = after.table.launches.get(point, {}) if after else {}
+        if not was and now:
+            continue  # new: it takes nothing away
+        if not now:
+            reason = nothing if was else "planned, and no usable run of it"
+            yield Change(point=point, reason=reason)
+            continue
+        means = (*was.values(), *now.values())
+        work = [comparability.work_of(facts) for mean in means for facts in mean.facts]
+        if other := comparability.differences(work, _DESIGN):
+            yield Change(point=point, reason=f"other work: {'; '.join(other)}")
+            continue
+        seconds = [[mean.step_seconds for mean in side.values()] for side in (was, now)]
+        rates = [stats.geometric_mean([point.global_batch / s for s in side]) for side in seconds]
+        change = stats.welch_ratio(numerator=seconds[0], denominator=seconds[1])
+        state: Hold = "not settled"
+        if (ends := change.shown) is None:
+            words = f"no interval from fewer than {stats.MIN_LAUNCHES} launches"
+        elif ends[1] < below:
+            state, words = "slower", f"below {below:g}"
+        elif ends[0] < below:
+            words = f"on both sides of {below:g}"
+        else:
+            state, words = "holds", f"not below {below:g}"
+        reason = f"{interval(change, ratio)} of before, {words}"
+        yield Change(
+            point=point, state=state, reason=reason, before=rates[0], after=rates[1], ratio=change
+        )
 
 
 def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
@@ -111,11 +182,10 @@ def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
     """
     by_study = []
     for a in studies:
-        hosts = {host for hosts in a.loaded.runs["hosts"] for host in hosts}
-        by_name = {_HOSTS: hosts}
+        by_name = {_HOSTS: {host for hosts in a.loaded.runs["hosts"] for host in hosts}}
         for facts in a.loaded.runs["facts"]:
             for name, value in facts.items():
-                if not name.startswith((*_OF_SIZES, *comparability.PER_BLOCK)):
+                if not name.startswith((*_OF_SIZES, *comparability.PER_LAUNCH)):
                     by_name.setdefault(name, set()).add(value)
         by_study.append({name: ", ".join(sorted(values)) for name, values in by_name.items()})
     names = dict.fromkeys(name for facts in by_study for name in facts)
@@ -132,21 +202,21 @@ def _study(folder: Path, a: Analysis) -> dict[str, Any]:
         "name": a.loaded.study.name,
         "machine": machine(a.loaded.host),
         "measured": " to ".join([*days][:: max(1, len(days) - 1)]) or "not recorded",
-        "blocks": a.blocks,
+        "launches": a.launches,
         "emulated": bool(a.timelines),
     }
 
 
 def _sections(
-    names: Sequence[str],
+    described: Sequence[dict[str, Any]],
     studies: Sequence[Analysis],
     differing: Sequence[tuple[str, ...]],
     changed: Sequence[Change],
 ) -> Iterator[Section]:
-    described = [_study(Path(name), a) for name, a in zip(names, studies, strict=True)]
+    names = [one["folder"] for one in described]
     rows = [
         *((key, *(str(one[key]) for one in described)) for key in ("machine", "measured")),
-        ("launches", *(str(a.blocks) for a in studies)),
+        ("launches", *(str(a.launches) for a in studies)),
         ("emulated", *(", ".join(a.timelines) or "no" for a in studies)),
         *differing,
     ]
@@ -179,39 +249,3 @@ def _sections(
     )
     both: Part = shown(_CHANGES, changed) if changed else "No point is in both."
     yield Section(title, [note, both])
-
-
-def cells(folder: Path, reference: str, candidate: str) -> Compared:
-    """Compare any two sides of one study, paired by block: a question that it was not made for.
-
-    A side is a cell, or a cell and its arm: 'ddp/mpi,matched'.
-    """
-    if reference == candidate:
-        raise UsageError(f"both sides are {reference}; name two that differ")
-    a, missing = analysed(folder), list[NotCompared]()
-    sides = Choice.read(reference), Choice.read(candidate)
-    for side, words in zip(sides, (reference, candidate), strict=True):
-        if not any(side.takes(point) for point in a.table.blocks):
-            known = sorted({",".join(filter(None, p[:2])) for p in a.table.blocks})
-            raise UsageError(f"{folder} has no {words}; it has {'; '.join(known)}")
-    comparisons = compare(a.table, a.loaded.study, missing, sides)
-    if not comparisons:
-        why = "; ".join(dict.fromkeys(x.reason for x in missing)) or "no point that both have"
-        raise UsageError(f"{reference} and {candidate} are nowhere compared in {folder}: {why}")
-    changed = replace(a, reference=sides[0].cell, candidate=sides[1].cell, comparisons=comparisons)
-    title = marked(a, comparisons, f"{candidate} over {reference} in {folder}")
-    note = (
-        "A description: the study was planned for another question, so its error covers these "
-        "verdicts only among themselves."
-    )
-    columns = tables.comparisons(changed)
-    data = {
-        "schema": SCHEMA,
-        "studies": [_study(folder, a)],
-        "comparisons": records(tables.marked(a, (*columns, *tables.DETAILS)), comparisons),
-        "not_compared": records(NOT_COMPARED, missing),
-    }
-    sections = [Section("Comparisons", [note, shown(columns, comparisons)])]
-    if missing:
-        sections.append(Section("Not compared", [shown(NOT_COMPARED, missing)]))
-    return Compared(Page(title, sections), data)

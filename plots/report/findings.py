@@ -1,28 +1,140 @@
-"""Findings of a study: each sentence that terminal, pages and figures choose from, made once."""
+"""Findings of a study, each made once: sentences, checks, and names of what is compared.
+
+Terminal, pages and figures choose from them.
+"""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.backends.catalogue import TRANSPORTS
-from bench.study import stats
+from bench.record.quiet import NOISY
+from bench.study import stats, words
+from bench.study.comparability import NO_TURNS, TAKEN
+from bench.study.comparison import Comparison, ratios_by_session
+from bench.study.definition import Point
 from bench.study.folder import RESULTS
-from bench.study.points import fixed, ranks
-from bench.study.verdict import Comparison
+from bench.study.points import CURVES, by_point, fixed, ranks
+from bench.study.rows import ENOUGH_STEPS, ENOUGH_WINDOWS
 from bench.study.words import count, ends, prospect, rule
 from plots.analyse.scaling import Efficiency
-from plots.analyse.study import Analysis, machine, workload
+from plots.analyse.study import LIMIT, Analysis, machine, workload
 from plots.analyse.trainings import Trained
-from plots.report.checks import checks
-from plots.report.format import clean, interval, ms, percent, rate, ratio, seconds, short
-from plots.report.verdicts import Statement, by_weight, marked, over, sides, standing, tally, versus
+from plots.report.axes import transport_order
+from plots.report.format import clean, every, interval, ms, percent, rate, ratio, seconds, short
 
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 _FULL = 0.9  # share of the time from which on cores are as good as full
+_MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more
+Check = tuple[str, bool | None, str]  # name, whether it holds (None: nothing tells), why
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence or two on a study.
+
+    `kind`: answer, others, machine, scaling, training, emulated, why, next, note or check.
+    """
+
+    kind: str
+    text: str
+    holds: bool | None = None  # of a check; None where nothing tells
+    name: str = ""  # of a check, in a few words
+    command: str = ""  # what to type next
+
+
+def line_label(a: Analysis, point: Point) -> str:
+    """Name the line of a point in a figure: its cell, and an arm that not all cells have."""
+    arm = a.loaded.study.arms.get(point.arm)
+    return f"{point.cell} ({point.arm})" if arm and arm.cells else point.cell
+
+
+def page_arm(a: Analysis, point: Point) -> str:
+    """Name the arm whose figure has a point: its own, or the one that an arm of few cells names."""
+    arm = a.loaded.study.arms.get(point.arm)
+    return arm.over or point.arm if arm and arm.cells else point.arm
+
+
+def sides(of: Analysis | Comparison) -> tuple[str, str]:
+    """Name reference and candidate of a study or a comparison.
+
+    Of a study that compares several arms of one cell there is no one candidate.
+    """
+    if isinstance(of, Comparison):
+        return words.sides(*of.points)
+    if of.reference != of.candidate:
+        return words.sides(Point(of.reference, "", 1, 1), Point(of.candidate, "", 1, 1))
+    pairs = {
+        tuple(p._replace(world_size=1, batch_per_rank=1) for p in c.points) for c in of.comparisons
+    }
+    return words.sides(*pairs.pop()) if len(pairs) == 1 else ("its reference arm", "an arm")
+
+
+def over(of: Analysis | Comparison) -> str:
+    """Name the ratio: 'B / A', or 'x/b over x/a' of cells."""
+    first, second = sides(of)
+    return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
+
+
+def versus(of: Analysis | Comparison) -> str:
+    """Name the candidate against the reference."""
+    return " against ".join(reversed(sides(of)))
+
+
+def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
+    """Name the mark of emulation of points or comparisons together, or of all runs; '' of none."""
+    slept = {a.emulated()} if rows is None else {a.emulated(row.arm) for row in rows}
+    return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
+
+
+def marked(a: Analysis, rows: Iterable[Any] | None, text: str) -> str:
+    """Put the mark of emulated runs before a text that speaks of such runs."""
+    return ": ".join(filter(None, (emulation(a, rows), text)))
+
+
+def by_weight(a: Analysis) -> list[Comparison]:
+    """Sort the comparisons: the primary one, then most ranks, weak scaling before strong."""
+
+    def weight(c: Comparison) -> tuple[object, ...]:
+        curve = min(map(CURVES.index, c.curves))
+        return not c.primary, -c.world_size, curve, transport_order(c.transport)
+
+    return sorted(a.comparisons, key=weight)
+
+
+def tally(rows: Sequence[Comparison]) -> str:
+    """Count verdicts: 'A faster at 22 of 26 points (by 1.8 to 4.4 %), Not settled at 4'."""
+    groups: dict[str, list[Comparison]] = defaultdict(list)
+    for c in rows:
+        groups[words.word(c)].append(c)
+    counts: list[str] = []
+    for verdict, group in sorted(groups.items(), key=lambda x: (not x[1][0].settled, -len(x[1]))):
+        place = f"{len(group)}" if counts else f"{len(group)} of {count(len(rows), 'point')}"
+        place = every(len(rows), "point") if len(group) == len(rows) else place
+        gains = sorted(max(c.paired.ratio, 1 / c.paired.ratio) - 1 for c in group)
+        both = dict.fromkeys(percent(g).removesuffix(" %") for g in (gains[0], gains[-1]))
+        by = f" (by {' to '.join(both)} %)" if group[0].verdict == "faster" else ""
+        counts.append(f"{verdict} at {place}{by}")
+    return ", ".join(counts)
+
+
+def section(a: Analysis, title: str) -> str:
+    """Entitle a section of numbers: all of an emulated study says so."""
+    return f"{title} (emulated)" if a.emulated() else title
+
+
+def standing(whole: Iterable[Statement]) -> str:
+    """Sum up all checks in one line, as 'Holds: equal work, in turns. In doubt: 1 session'."""
+    checked = [one for one in whole if one.kind == "check"]
+    names = {"Holds": True, "In doubt": False, "Not known": None}
+    each = {key: [c.name for c in checked if c.holds is holds] for key, holds in names.items()}
+    return " ".join(f"{key}: {', '.join(some)}." for key, some in each.items() if some)
 
 
 def findings(a: Analysis) -> list[Statement]:
@@ -62,19 +174,22 @@ def _answers(a: Analysis) -> list[str]:
         none = "not compared, as no launch holds usable, comparable runs of both on one transport"
         return [marked(a, None, f"{versus(a)}: {none}."), *trained]
     c = by_weight(a)[0]
-    nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
-    place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
-    text = _verdict(c, place) if c.decides else _curve(a, c)
-    return [marked(a, [c], text), *trained]
+    return [marked(a, [c], _verdict(a, c) if c.decides else _curve(a, c)), *trained]
 
 
-def _verdict(c: Comparison, place: str) -> str:
-    """State a verdict with its interval and n; `place` says where: 'on this machine'."""
+def _way(c: Comparison) -> str:
+    """Name transport and arm of a comparison: ' over MPI in arm matched'."""
+    way = f" over {TRANSPORTS.get(c.transport, c.transport)}" if c.transport else ""
+    return way + f" in arm {c.arm}" * bool(c.arm and not c.arms_differ)
+
+
+def _verdict(a: Analysis, c: Comparison) -> str:
+    """State a verdict with its interval, n and machine."""
     first, second = sides(c)
     ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
-    way = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
-    way += f" in arm {c.arm}" if c.arm and not c.arms_differ else ""
-    place = f"on {ranks(c.world_size)}{way} {place}"
+    nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
+    place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
+    place = f"on {ranks(c.world_size)}{_way(c)} {place}"
     place += ", where nothing is exchanged" if c.world_size == 1 else ""
     n = count(c.paired.n, "launch")
     if c.verdict == "equal":
@@ -102,18 +217,16 @@ def _share(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> st
 
 def _curve(a: Analysis, c: Comparison) -> str:
     """Describe the ratios along a comparison's first curve, of a study that plans no verdict."""
-    curve, way = c.curves[0], f" over {TRANSPORTS.get(c.transport, c.transport)}"
-    way += f" in arm {c.arm}" if c.arm and not c.arms_differ else ""
+    curve = c.curves[0]
     line = c.transport, c.arm, fixed(c.points[0], curve)
-    batch = curve == "batch"
     values = [
         f"{ratio(r.paired.ratio)} at "
-        + (f"{r.batch_per_rank} images per rank" if batch else ranks(r.world_size))
+        + (f"{r.batch_per_rank} images per rank" if curve == "batch" else ranks(r.world_size))
         for r in sorted(a.comparisons, key=lambda row: row.points[0][2:])
         if curve in r.curves and (r.transport, r.arm, fixed(r.points[0], curve)) == line
     ]
-    ends = f"; {count(c.paired.n, 'launch')}, a curve without a verdict."
-    return f"{over(c)}{way} is {', '.join(values)}{ends}"
+    n = f"{count(c.paired.n, 'launch')}, a curve without a verdict."
+    return f"{over(c)}{_way(c)} is {', '.join(values)}; {n}"
 
 
 def _scaling(a: Analysis) -> Iterator[str]:
@@ -178,18 +291,16 @@ def _emulated(a: Analysis) -> Iterator[str]:
 
 def _why(a: Analysis) -> Iterator[str]:
     """Explain the primary comparison by what the exchange costs each side, if it was measured."""
-    c = a.primary
-    costs = {cost.point: cost for cost in a.exchange.costs} if c and a.exchange else {}
+    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs} if a.exchange else {}
     if c is None or not all(point in costs for point in c.points):
         return
-    names = sides(c)
     for attribute, text in (
         ("difference_seconds", "The exchange of gradients makes a step longer by"),
         ("exposed_seconds", "After its backward pass a rank waits for the exchange:"),
     ):
         values = [getattr(costs[point], attribute) for point in c.points]
         if None not in values:
-            each = zip(values, names, strict=True)
+            each = zip(values, sides(c), strict=True)
             yield f"{text} {' and '.join(f'{interval(e, ms)} ms with {x}' for e, x in each)}."
 
 
@@ -203,19 +314,19 @@ def _next(a: Analysis) -> Iterator[Statement]:
         folder = name if (_STUDIES / f"{name}.toml").exists() else f"results/{name}"
     verb = "submit" if runs["allocation"].str.startswith("job ").any() else "run"
     command = f"python -m slurm {verb} {shlex.quote(clean(folder))}"
-    by_block = runs.assign(ended_s=runs["began_s"] + runs["wall_s"]).groupby("block")
-    launch_s = (by_block["ended_s"].max() - by_block["began_s"].min()).median()
+    by_launch = runs.assign(ended_s=runs["began_s"] + runs["wall_s"]).groupby("launch")
+    launch_s = (by_launch["ended_s"].max() - by_launch["began_s"].min()).median()
 
     def price(launches: int) -> str:
         minutes = "" if math.isnan(launch_s) else f", about {launch_s * launches / 60:.0f} min"
         return count(launches, "launch") + minutes
 
-    n, left = c.paired.n, c.max_blocks - c.paired.n
+    n, left = c.paired.n, c.max_launches - c.paired.n
     if c.settled and c.unit == "sessions":
         text, command = "nothing is open here; other sizes and machines are another study.", ""
     elif c.settled and left > 0:
-        more = min(a.loaded.study.blocks or c.needs, left)
-        command += f" --blocks {n + more}"
+        more = min(a.loaded.study.launches or c.needs, left)
+        command += f" --launches {n + more}"
         means = f"from {stats.SESSIONS} sessions on the interval is over their means"
         text = f"on another day add {price(more)}: {means}."
     elif n < c.needs:
@@ -226,3 +337,148 @@ def _next(a: Analysis) -> Iterator[Statement]:
         text, command = f"all planned launches are done. {prospect(c)}".strip(" ."), ""
         text += ". Measure it under another name."
     yield Statement("next", f"Next: {text}", command=command)
+
+
+def checks(a: Analysis) -> Iterator[Statement]:
+    """Make all checks, in the order in which a reader asks."""
+    for part in (_launches, _work, _parameters, _turns, _sessions, _machine):
+        for name, holds, why in part(a):
+            yield Statement("check", f"{why[:1].upper()}{why[1:]}.", holds, clean(name, 160))
+
+
+def _launches(a: Analysis) -> Iterator[Check]:
+    """Check for missing launches, a changed study and runs without a number."""
+    planned, n = a.loaded.study.launches, count(a.launches, "launch")
+    n += " of each size" if a.loaded.runs["world_size"].nunique() > 1 and a.comparisons[1:] else ""
+    points = count(len(a.planned), "planned point")
+    if a.gaps:
+        yield count(len(a.gaps), "gap"), False, f"{len(a.gaps)} of {points} lack a planned launch"
+    elif not planned or not a.planned:
+        yield n, None, "no plan is recorded, so nobody can tell whether launches lack"
+    else:
+        yield n, True, f"each of {points} has runs in {every(planned, 'planned launch')}"
+    if a.loaded.changed:
+        yield "study changed", False, a.loaded.changed
+    # complete, and not to be averaged with the others
+    if aside := [x.reason for x in a.loaded.unusable if x.state == "ok"]:
+        why = f"of another kind: {'; '.join(dict.fromkeys(aside))}"
+        yield f"{count(len(aside), 'run')} set aside: {aside[0]}", False, why
+    if lost := sum(sum(ends.values()) for ends in a.attempts.values()):
+        each = (
+            f"{cell or 'not recorded'} {', '.join(f'{n} {end}' for end, n in ends.items()) or 0}"
+            for cell, ends in a.attempts.items()
+        )
+        yield f"{count(lost, 'attempt')} without a number", False, f"by cell: {'; '.join(each)}"
+
+
+def _work(a: Analysis) -> Iterator[Check]:
+    """Check for pairs of unequal work, and for runs that did not prove equal gradients."""
+    points = {point for _, point in a.planned}
+    planned = [n for n in a.not_compared if n.absent is None or n.absent in points]
+    if planned:
+        why = "the work differed, or one side is missing: see Not compared"
+        yield f"{count(len(planned), 'pair')} not compared", False, why
+    elif a.comparisons:
+        yield "equal work", True, "all pairs agree on everything but the framework"
+    runs = a.loaded.runs
+    if len(unproven := runs[runs["parity_not_proven"] > 0]):
+        runs_of = f"{len(unproven)} of {count(len(runs), 'run')}"
+        cells = ", ".join(unproven["cell"].unique())
+        most = count(int(unproven["parity_not_proven"].max()), "tensor")
+        why = f"in {runs_of} ({cells}) a rank could not repeat its own gradients of up to {most}"
+        yield "parity not proven", False, why
+
+
+def _parameters(a: Analysis) -> Iterator[Check]:
+    """Check whether cells of a launch ended with the same parameters, where sums have one order."""
+    sizes = {*a.loaded.runs["world_size"]}
+    digests = [d for d in a.digests if d.world_size in sizes and d.groups]
+    wrong = [mismatch for d in digests for mismatch in d.mismatches]
+    ended = "with bit-identical parameters, at 1 and 2 ranks, where a sum has one order"
+    if wrong:
+        why = f"cells of a launch did not end {ended}: {'; '.join(wrong)}"
+        yield "parameters differ", False, why
+    elif digests:
+        runs = count(sum(d.runs for d in digests), "run")
+        yield "bit-identical parameters", True, f"all cells of a launch ended {ended} ({runs})"
+    else:
+        why = "no launch holds two cells of 1 or 2 ranks that did the same training"
+        yield "parameters not compared", None, why
+
+
+def _turns(a: Analysis) -> Iterator[Check]:
+    """Check whether the sides of every pair took turns with each other, and none was favoured."""
+    compared = {cell for c in a.comparisons for cell in (c.reference, c.candidate)}
+    runs = a.loaded.runs
+    reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])
+    taken = reasons.pop(TAKEN, 0)
+    if reasons:
+        each = [f"{count(n, 'run')}: {why}" for why, n in reasons.most_common() if why != NO_TURNS]
+        why = "launched one after the other, so the machine changed between them"
+        yield "launched apart", False, "; ".join([why, *each])
+    if not taken or reasons:
+        return
+    groups = {
+        point: dict(zip(rows["launch"], rows["took_turns_in"], strict=True))
+        for point, rows in by_point(runs)
+    }
+    pairs = [c.points for c in a.comparisons] + [(g.baseline, g.point) for g in a.gains]
+    both = [(groups[p], groups[q]) for p, q in pairs]
+    together = [p[launch] == q[launch] for p, q in both for launch in p.keys() & q]
+    if elsewhere := together.count(False):
+        why = f"of {elsewhere} of {len(together)} pairs the sides took turns with other worlds"
+        yield f"{count(elsewhere, 'pair')} apart", False, why
+    else:
+        why = "both sides lived at the same time and worked one at a time, window by window"
+        yield "in turns", True, why
+    c = a.primary
+    if c is None or c.first_steps is None or (extent := c.first_steps.interval()) is None:
+        return
+    # DDP against itself cannot show that beginning a turn costs one side more
+    cost = (c.first_steps.ratio - 1) / float((runs["steps"] / runs["windows"]).median())
+    fair = extent[0] <= 1 <= extent[1] or abs(cost) < _MOST_COST * c.margin
+    reference, candidate = sides(c)
+    name = f"turns slow {candidate if cost > 0 else reference}"
+    claim = f"{candidate}'s first timed step of a turn, over its others, is {reference}'s times"
+    why = f"{claim} {short(c.first_steps.estimate, ratio)}: {100 * abs(cost):.1f} % of the ratio"
+    yield "turns favour neither" if fair else name, fair, why
+
+
+def _sessions(a: Analysis) -> Iterator[Check]:
+    """Check whether the interval of the primary comparison is over several sessions."""
+    if (c := a.primary) is None or not any(c.sessions):
+        return
+    each = list(ratios_by_session(c.paired, c.sessions))
+    over_them = c.unit == "sessions"
+    why = "the interval is over them" if over_them else "another day may give another ratio"
+    beside = "; ".join(f"{session}: {short(e, ratio)}" for session, e in each)
+    yield count(len(each), "session"), over_them, f"{why} ({beside})"
+
+
+def _machine(a: Analysis) -> Iterator[Check]:
+    """Check whether the machine was quiet, runs steady and medians of the same ratio."""
+    shares = a.loaded.runs.set_index("log")["others_share"].dropna().astype(float)
+    noisy, known = shares[shares > NOISY].sort_values(), len(shares)
+    most = f"more than {rule(NOISY)} of a node's processor time"
+    if not known:
+        yield "load not recorded", None, "no log tells what else the machine did"
+    elif noisy.empty:
+        yield "quiet machine", True, f"in none of {known} runs did others take {most}"
+    else:
+        share = f"at most {100 * noisy.iloc[-1]:.0f} % ({noisy.index[-1]})"
+        why = f"other processes, or other guests of its host, took {most}, {share}"
+        yield f"busy in {len(noisy)} of {known} runs", False, why
+    judged = any(t.judged_runs for t in a.trends)
+    changing = [(t.cell, t.over_first) for t in a.trends if t.changes and t.over_first]
+    each = "; ".join(f"{cell} {short(e.estimate, ratio)}" for cell, e in changing)
+    last = "seconds of a step, last window over first"
+    if changing:
+        yield "not steady", False, f"{last}: {each}; a longer warm-up would tell"
+    elif judged:
+        yield "steady", True, f"{last}, differ in no cell by more than {rule(LIMIT)}, noise apart"
+    else:
+        few = f"all runs have fewer than {ENOUGH_STEPS} timed steps or {ENOUGH_WINDOWS} windows"
+        yield "steadiness not judged", None, few
+    if (c := a.primary) is not None and c.skewed:
+        two = f"that of median steps is {c.median_ratio:.3f} and of totals {c.paired.ratio:.3f}"
+        yield "medians tell another ratio", False, f"{two}, so slow steps decide"

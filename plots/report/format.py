@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,20 +12,19 @@ from bench.study.words import count, ends
 if TYPE_CHECKING:  # what writes no interval starts without scipy
     from bench.study.stats import Estimate
 
-_LONGEST_NAME = 120  # of a file
+_LONGEST_NAME = 200  # of a file
 _LINK = re.compile(r"^\[|\][(\[]")  # what may begin a link, its definition or a box to tick
 
 ratio = "{:.3f}".format
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Turn text of a log or a study into one printable line; a digest tells cut texts apart."""
-    head = " ".join(text[: 2 * limit].split())
-    line = "".join(c if c.isprintable() else "?" for c in head)
+    """Turn text of a log or a study into one printable line, cut at the limit."""
+    line = " ".join(text[: 2 * limit].split())
+    line = "".join(c if c.isprintable() else "?" for c in line)
     if len(text) <= 2 * limit and len(line) <= limit:
         return line
-    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
-    return f"{line[:limit]}... ({len(text):,} characters, {digest[:8]})"
+    return f"{line[:limit]}... ({len(text):,} characters)"
 
 
 def escape(value: object, limit: int = 1000) -> str:
@@ -41,16 +39,16 @@ def escape(value: object, limit: int = 1000) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """Write '64.7 % [62.3, 67.2]'; below six blocks, too few for an interval, their own values."""
+    """Write '64.7 % [62.3, 67.2]'; below six launches, too few for an interval, each value."""
     if e.shown is not None:
         # no end of a ratio is written as 1 unless it is 1
         low, high = ends(*e.shown, 3, 1.0) if form is ratio else map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
     if not e.n:  # somebody else's number
         return form(e.value)
-    if e.n == 1 or not e.blocks:  # none of two groups that share no block
+    if e.n == 1 or not e.launches:  # none of two groups that share no launch
         return f"{form(e.value)} (n={e.n}, no interval)"
-    return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
+    return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.launches)})"
 
 
 def short(e: Estimate, form: Callable[[float], str]) -> str:
@@ -59,7 +57,7 @@ def short(e: Estimate, form: Callable[[float], str]) -> str:
 
 
 def every(n: int, noun: str) -> str:
-    """Name all of n things: 'the one block', 'both blocks', 'all 6 blocks'."""
+    """Name all of n things: 'the one launch', 'both launches', 'all 6 launches'."""
     if n == 1:
         return f"the one {noun}"
     counted = count(n, noun)
@@ -124,8 +122,4 @@ def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
     for key in keys:
         differing = [str(part) for part, other in zip(key, varies, strict=True) if other]
         words = [re.sub(r"[^a-z0-9._]+", "-", part.lower()).strip("-") for part in differing]
-        slug = "-".join([name, *words])
-        if len(slug) > _LONGEST_NAME:
-            digest = hashlib.sha256(repr(differing).encode(errors="replace")).hexdigest()
-            slug = f"{slug[:_LONGEST_NAME]}-{digest[:8]}"
-        yield key, slug
+        yield key, "-".join([name, *words])[:_LONGEST_NAME]

@@ -22,8 +22,7 @@ for (const table of document.querySelectorAll("table")) {
     head.addEventListener("keydown", (key) => key.key === "Enter" && sort(head, column));
   });
   const quoted = (cell) => {
-    let text = cell.textContent.trim();
-    if (/^([=+@]|-\D)/.test(text) && text.length > 1) text = `'${text}`; // no formula of a spreadsheet
+    const text = cell.textContent.trim();
     return /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   };
   const csv = () =>

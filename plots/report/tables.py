@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +11,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from bench.study.comparison import Comparison, ratios_by_session
 from bench.study.definition import Point
 from bench.study.stats import Estimate
-from bench.study.verdict import Comparison, ratios_by_session
 from bench.study.words import count, rule, sentence, word
-from plots.analyse.exchange import SHOWN, Exchange
+from plots.analyse.exchange import SHOWN, Exchange, StepParts
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
-from plots.report.checks import checks
+from plots.report.findings import checks, over, section, versus
 from plots.report.format import (
     giga,
     interval,
@@ -32,10 +31,7 @@ from plots.report.format import (
     seconds,
     short,
 )
-from plots.report.verdicts import over, section, versus
 
-_OF_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for their beginning
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-?inf", re.IGNORECASE)
 _FEW = 3  # rows, from which on what all say alike is said once
 _EPOCHS = (*range(1, 11), 15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 
@@ -81,31 +77,25 @@ class Cells(NamedTuple):
 
 def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
     """Write a table's cells, without columns in which no row says anything."""
-    pairs = [(c, c.values(rows)) for c in columns if c.title]
-    content = [
-        (c, values)
-        for c, values in pairs
-        if not all(v is None or (isinstance(v, str | tuple) and not v) for v in values)
-    ]
-    alike = [
-        (c, v[0])
-        for c, v in content
+    head, cells, above = [], [], []
+    for column in (column for column in columns if column.title):
+        values = column.values(rows)
+        first = values[0]
+        if all(v is None or (isinstance(v, str | tuple) and not v) for v in values):
+            continue
         # of measurements that would be chance
-        if not c.each
-        and len(v) >= _FEW
-        and isinstance(v[0], str | int | tuple)
-        and all(x == v[0] for x in v)
-    ]
-    once = {c.title for c, _ in alike}
-    content = [(c, v) for c, v in content if c.title not in once]
-    cells = [[c.text(value) for value in values] for c, values in content]
-    above = "; ".join(f"{c.title}: {c.text(value)}" for c, value in alike)
-    head = [c.title for c, _ in content]
-    return Cells(above and f"In every row: {above}.", head, [*zip(*cells, strict=True)])
+        plain_value = isinstance(first, str | int | tuple) and not column.each
+        if plain_value and len(values) >= _FEW and all(v == first for v in values):
+            above.append(f"{column.title}: {column.text(first)}")
+        else:
+            head.append(column.title)
+            cells.append([column.text(value) for value in values])
+    line = f"In every row: {'; '.join(above)}." if above else ""
+    return Cells(line, head, [*zip(*cells, strict=True)])
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Make the rows for JSON, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    """Make the rows for JSON, unrounded; an estimate is value, low95, high95 and n (launches)."""
     kept = [c for c in columns if c.name]
     cells = [map(plain, c.values(rows)) for c in kept]
     return [dict(zip([c.name for c in kept], row, strict=True)) for row in zip(*cells, strict=True)]
@@ -126,26 +116,8 @@ def plain(value: Any) -> Any:
 
 def csv(rows: Sequence[dict[str, Any]]) -> str:
     """Write records as flat CSV: an estimate has four columns, lists are parted by '; '."""
-    return csv_text(pd.DataFrame([dict(_flat(row)) for row in rows], dtype=object)) if rows else ""
-
-
-def csv_text(frame: pd.DataFrame) -> str:
-    """Write any table as CSV. A text that a spreadsheet would run as a formula gets an apostrophe
-    in front; numbers, and texts that are numbers, stay as they are.
-    """
-
-    def inert(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        line = value.replace("\r", " ")  # pandas leaves it bare, and readers begin a new row there
-        formula = value.startswith(_OF_FORMULAS) and not _NUMBER.fullmatch(value)
-        return f"'{line}" if formula else line
-
-    texts = frame.select_dtypes(include=["object", "string"]).columns
-    cells = {name: [*map(inert, frame[name])] for name in texts}
-    # as objects: beside a missing one, pandas would make 11 to 11.0
-    safe = frame.assign(**{k: pd.Series(v, frame.index, object) for k, v in cells.items()})
-    return safe.to_csv(index=False, lineterminator="\n")
+    frame = pd.DataFrame([dict(_flat(row)) for row in rows], dtype=object)
+    return frame.to_csv(index=False) if rows else ""
 
 
 def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -195,9 +167,9 @@ def comparisons(a: Analysis) -> tuple[Column, ...]:
         Column(lambda c: c.paired.interval(c.level), key="interval"),
         Column(word, key="verdict"),
         Column(sentence, key="verdict_text"),
-        Column("chance", key="chance_at_max_blocks"),
+        Column("chance", key="chance_at_max_launches"),
         *_keys("reference", "candidate", "global_batch", "paired.ratio", "paired.ratios"),
-        *_keys("level", "margin", "primary", "blocks_to_settle", "another_day"),
+        *_keys("level", "margin", "primary", "launches_to_settle", "another_day"),
     )
 
 
@@ -242,10 +214,16 @@ COSTS = (
     *(Column(f"{part}_seconds", f"{part} ms [95 %]", ms) for part in ("exposed", "inflation")),
     Column("difference_seconds", "T(on) - T(off) ms [95 %]", ms),
 )
+
+
+def _part(name: str, row: StepParts) -> Estimate:
+    return row.parts[name]
+
+
 BREAKDOWNS = (
     *POINT,
     *BATCH,
-    *(Column(f"{part}_seconds", f"{part} ms", ms) for part in SHOWN),
+    *(Column(partial(_part, x), f"{x} ms", ms, f"{x}_seconds") for x in SHOWN),
     Column("step_seconds", "sum ms", ms),
     Column("undisturbed_seconds", "not observed ms", ms),
 )
@@ -328,7 +306,7 @@ SCALING = (
     Column("speedup", "speed-up [95 %]", ratio),
     Column("efficiency", "efficiency [95 %]", percent),
     Column("step_overhead_seconds", "step overhead ms", lambda s: f"{1000 * s:+,.1f}"),
-    Column("paired", key="paired_by_block"),
+    Column("paired", key="paired_by_launch"),
     Column("efficiency.n", "n", key=""),
     _FLAGS,
 )
@@ -345,9 +323,9 @@ GAPS = (
     Column("curve", "curve"),
     *POINT,
     *BATCH,
-    Column("planned", "launches planned", key="blocks_planned"),
+    Column("planned", "launches planned", key="launches_planned"),
     Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
-    Column("missing", "missing", key="blocks_missing"),
+    Column("missing", "missing", key="launches_missing"),
 )
 LOGS = (
     Column("log", "log"),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,7 @@ from plots.report.page import html, markdown, page
 
 SCHEMA = 3  # of summary.json
 _CURVES = ("Scaling", "Throughput")  # begin the titles of the sections on curves
-_OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
+_OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_launches"}
 
 
 def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
@@ -40,7 +37,6 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     drawn, narrow = (_drawn(a, other, PRESETS[name]) for name in ("page", "phone"))
     whole = findings(a)
     try:
-        _remove_stale(out, drawn)
         figures.save(drawn, out / "figures")
         content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
         if other is not None:
@@ -61,7 +57,7 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
         numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
         texts = {
             "summary.json": f"{numbers}\n",
-            "runs.csv": tables.csv_text(tidy(a.loaded)),
+            "runs.csv": tidy(a.loaded).to_csv(index=False),
             "points.csv": tables.csv(data["throughput"]),
             "comparisons.csv": tables.csv(data["comparisons"]),
             **_trainings(a),
@@ -85,13 +81,12 @@ def _drawn(a: Analysis, scaling: Analysis | None, preset: Preset) -> dict[str, A
     drawn = figures.draw(a, preset)
     if scaling is None:
         return drawn
-    others = {name: drawn[name] for name in drawn if not name.startswith("scaling")}
     every = figures.draw(scaling, preset)
     curves = {name: every[name] for name in every if name.startswith("scaling")}
     if not curves:
         name = scaling.loaded.study.name
         raise UsageError(f"the study {name} has no scaling curve; name another with --scaling")
-    return others | curves
+    return {name: drawn[name] for name in drawn if not name.startswith("scaling")} | curves
 
 
 def analysed(folder: Path) -> Analysis:
@@ -109,23 +104,24 @@ def _trainings(a: Analysis) -> dict[str, str]:
     trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
     named = file_names("training", trained)
     usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
-    return {"trainings.csv": tables.csv_text(by_epoch(a.trained)), **usual}
+    epochs = by_epoch(a.trained).to_csv(index=False)
+    return {"trainings.csv": epochs, **usual}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
-    """Gather all that a report prints, unrounded; an estimate is value, low95, high95, n (blocks).
+    """Gather all that a report prints, unrounded; an estimate: value, low95, high95, n (launches).
 
     Every row of numbers says whether it is emulated; what is not of one arm, whether any of it.
     """
-    study, blocks = a.loaded.study, a.loaded.study.blocks or None
+    study, launches = a.loaded.study, a.loaded.study.launches or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
     data = {
         "schema": SCHEMA,
         "study": {
             **study.model_dump(include=_OF_THE_STUDY),
-            "blocks": blocks,
-            "blocks_planned": blocks,
-            "blocks_usable": a.blocks,
+            "launches": launches,
+            "launches_planned": launches,
+            "launches_usable": a.launches,
         },
         "emulated": a.timelines,
         "machine": machine(a.loaded.host),
@@ -140,15 +136,3 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     }
     tables.summarise(a, data)
     return data
-
-
-def _remove_stale(out: Path, names: Iterable[str]) -> None:
-    """Remove figures that an earlier report listed and this one lacks: they contradict this one."""
-    try:
-        earlier = json.loads((out / "summary.json").read_bytes())["figures"]
-        stale = [name for name in earlier if re.fullmatch("[A-Za-z0-9._-]{1,200}", name)]
-    except (OSError, ValueError, TypeError, LookupError):  # not there, or not ours
-        return
-    for name in {*stale} - {*names}:
-        for ending in ("svg", "png"):
-            (out / "figures" / f"{name}.{ending}").unlink(missing_ok=True)

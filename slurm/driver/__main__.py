@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import shlex
 import shutil
@@ -20,15 +18,11 @@ try:
     from bench.study.plan import plan
     from bench.study.status import look
     from slurm.directives import REPORT
-    from slurm.driver.allocation import SlurmJob, check_allocation
-    from slurm.driver.closing import Diary, NoRoom, complain
-    from slurm.driver.job import LocalJob
-    from slurm.driver.script import JobOptions, read_launches
+    from slurm.driver.closing import Diary, complain
+    from slurm.driver.job import LocalJob, SlurmJob, check_allocation
+    from slurm.driver.script import JobOptions, read_groups
 except ModuleNotFoundError as absent:
     give_up(absent)
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _here(options: JobOptions, common: list[str]) -> int:
@@ -41,21 +35,15 @@ def _here(options: JobOptions, common: list[str]) -> int:
         cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
         raise UsageError(f"{program} is not found; {cure}")
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
-    if handed := os.environ.get("STUDY_LOCK_FD"):
-        lock = int(handed)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{folder.path}: another job of this study is running") from None
-    else:
-        held = folder.lock()
-        lock = held.fileno()
+    handed = os.environ.get("STUDY_LOCK_FD")
+    # a copy of the descriptor, which holds the lock as long as it is open
+    lock = int(handed) if handed else os.dup(folder.lock().fileno())
     folder.keep_study(options.study)
-    return LocalJob(options, common, read_launches(sys.stdin.read()), [lock]).work()
+    return LocalJob(options, common, read_groups(sys.stdin.read()), [lock]).work()
 
 
 def _in_slurm(options: JobOptions, common: list[str]) -> int:
-    launches = read_launches(sys.stdin.read())
+    groups = read_groups(sys.stdin.read())
     check_allocation(options)
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
     folder.check_not_shipped()
@@ -63,12 +51,12 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     for name in ("runs", "jobs"):
         (options.study_dir / name).mkdir(parents=True, exist_ok=True)
     folder.keep_study(options.study)
-    job = SlurmJob(options, common, launches, Diary(options.study_dir, options.job))
+    job = SlurmJob(options, common, groups, Diary(options.study_dir, options.job))
     code, refused = 1, "broken off"
     try:
         code, refused = job.work(), ""
     except (UsageError, OSError) as error:
-        code, refused = 2, _one_line(options.job, error)
+        code, refused = 2, _one_line(error)
         raise
     finally:
         job.finish(code, refused)
@@ -99,32 +87,29 @@ def _all_ok(study_dir: Path) -> bool:
     folder = StudyFolder(study_dir.parent, study_dir.name)
     if (study := folder.kept()) is None:
         return False
-    planned = plan(study, folder.asked_blocks(study), folder.runs)
-    return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
+    planned = plan(study, folder.asked_launches(study), folder.runs)
+    return all(
+        look(run, job_is_running=False).state == "ok" for launch in planned for run in launch
+    )
 
 
-def _one_line(job: str, error: Exception) -> str:
-    text = str(error)
+def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:
-        text = f"{error.filename}: {error.strerror}"
-    if isinstance(error, NoRoom) or getattr(error, "errno", None) in _FULL:
-        again = "submit again" if job else "the same command goes on with this run"
-        return f"{text}; make room, then {again}"
-    return text
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
-    common, job = list(argv[at + 1 :]), ""
+    common = list(argv[at + 1 :])
     try:
         options = JobOptions.read(argv[:at], "python -m slurm.driver")
-        job = options.job
         if options.report:
             return _report(options)
         return (_in_slurm if options.job else _here)(options, common)
     except (UsageError, OSError) as error:
-        complain(f"error: {_one_line(job, error)}")
+        complain(f"error: {_one_line(error)}")
         return 2
 
 

@@ -24,12 +24,7 @@ _TELLING = re.compile(
 )
 _MOST_LINES = 8  # of each kind
 _MOST_CHARACTERS = 300
-_ROOM_BYTES = 2**20
 SESSION = "STUDY_SESSION"  # in the environment
-
-
-class NoRoom(UsageError):
-    """A file of the study's folder cannot be written."""
 
 
 def is_ok(log: Path) -> bool:
@@ -39,15 +34,12 @@ def is_ok(log: Path) -> bool:
 
 def oom_kills() -> int:
     """Count processes that this machine's kernel has killed for lack of memory since it started."""
-    try:
-        counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
-    except (OSError, ValueError):
-        return 0
+    counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     return int(counts.get("oom_kill", 0))
 
 
 def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **more: Any) -> None:
-    """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom.
+    """Add the `exit` event, sealed, to the log, or make a log of it. Raises UsageError.
 
     `limit_s`: of the run, in seconds; `stopped`: by a signal to the job; `more`: other fields.
     """
@@ -68,7 +60,7 @@ def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **mor
         finally:
             os.close(fd)
     except OSError as error:
-        raise NoRoom(f"{log} cannot be written: {error.strerror}") from None
+        raise _not_written(log, error) from None
 
 
 def new_session() -> str:
@@ -78,28 +70,19 @@ def new_session() -> str:
     """
     if handed := os.environ.get(SESSION):
         return handed
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().partition("-")[0]
-    except OSError:  # not Linux
-        boot = "unknown"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().partition("-")[0]
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} boot {boot}"
-
-
-def check_room(folder: Path) -> None:
-    """Raise NoRoom where a run failed because the disk is full: all others would fail alike."""
-    probe = folder / f".room.{os.getpid()}"
-    try:
-        probe.write_bytes(bytes(_ROOM_BYTES))
-    except OSError as error:
-        raise NoRoom(f"{folder} cannot be written: {error.strerror}") from None
-    finally:
-        probe.unlink(missing_ok=True)
 
 
 def _said(out: Path) -> Iterator[str]:
     """Yield the lines of a run and its launcher that tell how it ended, and the last line."""
     shown, last = {_GRAVE: 0, _TELLING: 0}, ""
-    for line in dict.fromkeys(_lines(out)):
+    with out.open("rb") as file:
+        parts = (part for line in file for part in re.split(rb"[\r\n]", line.replace(b"\t", b" ")))
+        # a run may print anything
+        cut = (re.sub(rb"[^ -~]", b"?", part[:_MOST_CHARACTERS]).decode() for part in parts)
+        lines = dict.fromkeys(line for line in cut if line.strip())
+    for line in lines:
         last = line
         kind = next((kind for kind in shown if kind.search(line)), None)
         if kind is not None:
@@ -111,22 +94,15 @@ def _said(out: Path) -> Iterator[str]:
         yield last
 
 
-def _lines(out: Path) -> Iterator[str]:
-    if not out.is_file():
-        return
-    with out.open("rb") as file:
-        for whole in file:
-            for part in whole.rstrip(b"\n").replace(b"\t", b" ").split(b"\r"):
-                # a run may print anything
-                text = "".join(chr(c) if 32 <= c < 127 else "?" for c in part[:_MOST_CHARACTERS])
-                if text.strip():
-                    yield text
-
-
 def first_error(out: Path) -> str:
     """Find the first error that a run printed; '' where it printed none."""
     lines = out.read_text(errors="replace").splitlines()
     return next((line[7:] for line in lines if line.startswith("error: ")), "")
+
+
+def _not_written(file: Path, error: OSError) -> UsageError:
+    wrong = f"{file} cannot be written: {error.strerror}"
+    return UsageError(f"{wrong}; make room, then start this again, which goes on with this run")
 
 
 def complain(line: str) -> None:
@@ -150,7 +126,7 @@ class Diary:
             with self.path.open("a") as file:
                 file.write(f"{line}\n")
         except OSError as error:
-            raise NoRoom(f"{self.path} cannot be written: {error.strerror}") from None
+            raise _not_written(self.path, error) from None
 
     def begun_before(self) -> list[str]:
         """Name other jobs that began before this one."""

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import re
 import secrets
 import shutil
 import signal
-import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from bench.config import UsageError
 from bench.launch import launcher, machine
-from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, TurnTable
-from bench.record import read_run
+from bench.lifecycle.turns import VARIABLE, Place, TurnTable
 from bench.study.folder import StudyFolder
-from slurm.driver.closing import check_room, close, first_error, is_ok, new_session, oom_kills
-from slurm.driver.script import JobOptions, LaunchLines, RunLine
+from bench.study.plan import plan
+from bench.study.status import look, not_comparable
+from slurm.driver.closing import Diary, close, complain, first_error, is_ok, new_session, oom_kills
+from slurm.driver.script import GroupLines, JobOptions, RunLine
 from slurm.driver.steps import Ended, Step, Steps
+from slurm.fit import PREFLIGHT_S
+
+_MOST_RESTARTS = 3
 
 
 class LocalJob:
@@ -37,11 +43,11 @@ class LocalJob:
         self,
         options: JobOptions,
         common: list[str],
-        launches: list[LaunchLines],
+        groups: list[GroupLines],
         keep_open: Sequence[int] = (),
     ) -> None:
-        self.options, self.common, self.launches = options, common, launches
-        self.lines = [line for launch in launches for line in launch.lines]
+        self.options, self.common, self.groups = options, common, groups
+        self.lines = [line for group in groups for line in group.lines]
         self.steps = Steps(self.grace_s, keep_open)
         self.folder = options.study_dir
         self.bench = [*options.container, options.python, "-m", "bench"]
@@ -52,8 +58,6 @@ class LocalJob:
     def work(self) -> int:
         """Do all runs; the exit code. Raises UsageError where going on is of no use."""
         self.steps.listen(*self.signals)
-        if self.on_this_machine:
-            remove_temporary(self.folder)
         self.run_all()
         if self.steps.stopped is not None:
             print("stopped; the same command goes on with the next run", flush=True)
@@ -61,29 +65,45 @@ class LocalJob:
         print(f"done: {len(self.lines)} runs, {self.failed} failed", flush=True)
         return 1 if self.failed else 0
 
-    @property
-    def on_this_machine(self) -> bool:
-        """Whether all ranks are here."""
-        return self.options.launcher == "mpirun" and "--hostfile" not in self.options.launch_args
-
     def run_all(self) -> None:
-        for launch in self.launches:
-            self._do(launch)
+        """Do the runs of every launch not yet done; none is measured without its partners."""
+        for group in self.groups:
+            logs = [self._files(line)[0] for line in group.lines]
+            done = [is_ok(log) for log in logs]
+            if all(done):
+                for line in group.lines:
+                    self._say(line, "done before, skipped")
+            elif any(log.exists() for log in logs) and not self.restart:
+                self.failed += len(done) - sum(done)
+                again = f"rename it to do the run again ('python -m slurm {self.verb}' does)"
+                for line, log, is_done in zip(group.lines, logs, done, strict=True):
+                    state = (
+                        "its log exists but is not ok" if log.exists() else "its partner's exists"
+                    )
+                    self._say(line, "done before" if is_done else f"{state}; {again}")
+            elif not self.may_start():
+                self.left += len(logs)
+                if self.reason != "complete":
+                    for line in group.lines:
+                        self._say(line, f"left for the next job, {self.reason}")
+            else:
+                for log in logs:
+                    if log.exists():  # a job that Slurm starts again does what it has not finished
+                        StudyFolder.set_aside(log)
+                self.begun += len(logs)
+                parts = [group]
+                if (
+                    len(logs) > 1
+                    and "cuda" in self.common
+                    and machine.gpu_of_one_process(os.environ)
+                ):
+                    apart = "a GPU of compute mode Exclusive_Process takes one world at a time"
+                    parts = [GroupLines([line], apart) for line in group.lines]
+                for part in parts:
+                    self._start(part)
 
-    def may_start(self, launch: LaunchLines) -> bool:
+    def may_start(self) -> bool:
         return self.steps.stopped is None
-
-    def parts(self, launch: LaunchLines) -> list[LaunchLines]:
-        """Give the launch, or its runs one by one where they cannot live at once: each says why."""
-        lines, apart = launch.lines, ""
-        if len(lines) > 1 and "cuda" in self.common and machine.gpu_of_one_process(os.environ):
-            apart = "a GPU of compute mode Exclusive_Process takes one world at a time"
-        elif len(lines) > 1:
-            try:
-                _new_table(launch).forget_name()
-            except OSError as error:
-                apart = f"{SHARED_MEMORY} cannot be written: {error.strerror}"
-        return [LaunchLines([line], apart) for line in lines] if apart else [launch]
 
     def after_failure(self, ended: Ended, line: RunLine, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
@@ -94,58 +114,23 @@ class LocalJob:
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.options.launch_args)
 
-    def check_host(self, log: Path) -> None:
-        """Raise UsageError where a run was made on another machine: a pair needs one."""
-        elsewhere, this = set(read_run(log).hosts) - {socket.gethostname()}, socket.gethostname()
-        if elsewhere and self.on_this_machine:
-            rule = "a study stays on one machine; choose another --study-dir"
-            raise UsageError(
-                f"{log} was made on {', '.join(elsewhere)}, and this is {this}: {rule}"
-            )
-
-    def _do(self, launch: LaunchLines) -> None:
-        """Do the runs of a launch not yet done; none is measured without those it belongs to."""
-        logs = [self._files(line)[0] for line in launch.lines]
-        done = [is_ok(log) for log in logs]
-        if all(done):
-            for line, log in zip(launch.lines, logs, strict=True):
-                self.check_host(log)
-                self._say(line, "done before, skipped")
-        elif any(log.exists() for log in logs) and not self.restart:
-            self.failed += len(done) - sum(done)
-            again = f"rename it to do the run again ('python -m slurm {self.verb}' does)"
-            for line, log, is_done in zip(launch.lines, logs, done, strict=True):
-                state = "its log exists but is not ok" if log.exists() else "its partner's exists"
-                self._say(line, "done before" if is_done else f"{state}; {again}")
-        elif not self.may_start(launch):
-            self.left += len(logs)
-            if self.reason != "complete":
-                for line in launch.lines:
-                    self._say(line, f"left for the next job, {self.reason}")
-        else:
-            for log in logs:
-                if log.exists():  # a job that Slurm starts again does what it has not finished
-                    StudyFolder.set_aside(log)
-            self.begun += len(logs)
-            for part in self.parts(launch):
-                self._start(part)
-
     def _say(self, line: RunLine, state: str = "") -> None:
         number = f"[{self.lines.index(line) + 1}/{len(self.lines)}]"
         print(f"{number} {line.id}{state and f': {state}'}", flush=True)
 
-    def _start(self, launch: LaunchLines) -> None:
-        """Run a launch to its end, record how each of its runs ended, and count."""
-        before, lines, wrong = oom_kills(), launch.lines, []
+    def _start(self, group: GroupLines) -> None:
+        """Run a group to its end, record how each of its runs ended, and count."""
+        before, lines, wrong = oom_kills(), group.lines, []
+        limit_s = self.options.limit_s * len(lines)  # as each waits for the others
         for line in lines:
             self._say(line)
-        ended, failed = self._run(launch)
-        is_stopped, limit_s = self.steps.stopped is not None, self.limit_s(launch)
+        ended, failed = self._run(group, limit_s)
+        is_stopped = self.steps.stopped is not None
         for index, (line, end) in enumerate(zip(lines, ended, strict=True)):
             by_itself = failed in (None, index) or end.timed_out or is_stopped
             partner = "" if by_itself else lines[failed or 0].id
             log, out = self._files(line)
-            named = {"session": self.session, "partner": partner, "apart": launch.apart}
+            named = {"session": self.session, "partner": partner, "apart": group.apart}
             facts = {name: value for name, value in named.items() if value}
             killed = oom_kills() - before
             close(log, out, end, limit_s, is_stopped, oom_kills=killed, **facts)
@@ -154,8 +139,7 @@ class LocalJob:
             log, out = self._files(line)
             if end.code == 0 and is_ok(log):
                 continue
-            check_room(log.parent)
-            if self.steps.stopped is not None:
+            if is_stopped:
                 self.left += 1
             else:
                 self.failed += 1
@@ -170,20 +154,23 @@ class LocalJob:
         runs = self.folder / "runs"
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
-    def _run(self, launch: LaunchLines) -> tuple[list[Ended], int | None]:
-        """Start the runs of a launch and wait for them; also which of them ended the others."""
-        table, steps = _new_table(launch) if len(launch.lines) > 1 else None, []
+    def _run(self, group: GroupLines, limit_s: int) -> tuple[list[Ended], int | None]:
+        """Start the runs of a group and wait for them; also which of them ended the others."""
+        table = None
+        if len(group.lines) > 1:
+            sizes = tuple(line.ranks for line in group.lines)
+            table = TurnTable(Place(secrets.token_hex(8), 0, sizes))
+        steps: list[Step] = []
         with ExitStack() as stack:
             try:
-                for turn, line in enumerate(launch.lines):
-                    steps.append(self._start_run(line, self.limit_s(launch), table, turn, stack))
-                if table is None:
-                    return [self.steps.wait(*steps)], None
-                return self.steps.wait_together(steps, table.break_off), table.broken_by
+                for turn, line in enumerate(group.lines):
+                    steps.append(self._start_run(line, limit_s, table, turn, stack))
+                ended = self.steps.wait(*steps)
+                return ended, None if table is None else table.broken_by
             except OSError:  # a run could not be started
-                self.steps.end(steps)
                 for step in steps:
-                    self.steps.wait(step)
+                    step.end()
+                self.steps.wait(*steps)
                 raise
             finally:
                 if table is not None:
@@ -203,28 +190,166 @@ class LocalJob:
             # mpirun kills at once, where a rank that it has told to end was stopped until then
             before_end = [partial(table.break_off, turn)]
         # on one machine, for temporary files: mpirun kills what would have removed them
-        if self.on_this_machine:
-            prefix = temporary_prefix(self.folder)
-            folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+        if self.options.launcher == "mpirun" and "--hostfile" not in self.options.launch_args:
+            folder = tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
             env["TMPDIR"] = stack.enter_context(folder)
         return self.steps.start(command, out, limit_s, env, *before_end)
 
-    def limit_s(self, launch: LaunchLines) -> int:
-        """Compute the limit of each run of a launch in seconds, as each waits for the others."""
-        return self.options.limit_s * len(launch.lines)
+
+class SlurmJob(LocalJob):
+    """A job's runs in a Slurm allocation: it looks at the launch first, and keeps to its time."""
+
+    verb = "submit"
+    grace_s = 30.0
+    signals = (signal.SIGUSR1, signal.SIGTERM)
+
+    def __init__(
+        self, options: JobOptions, common: list[str], groups: list[GroupLines], diary: Diary
+    ) -> None:
+        super().__init__(options, common, groups)
+        self.diary, self.restart, self.session = diary, diary.restart, ""
+
+    def work(self) -> int:
+        self.steps.listen(*self.signals)
+        # of a job submitted twice, lest two write one log
+        for other in self.diary.begun_before():
+            if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
+                raise UsageError(f"job {other} is at work on the same runs")
+        named = os.environ.get("SLURM_JOB_NODELIST", "")
+        self.hosts, nodes = _ask("scontrol", "show", "hostnames", named).split(), self.options.nodes
+        if len(self.hosts) != nodes:
+            wrong = f"scontrol names {len(self.hosts)} hosts for '{named}'"
+            raise UsageError(f"{wrong}, the job has {nodes}")
+        self.end_s = _end_s(self.options.minutes)
+        if os.environ.get("PREFLIGHT", "yes") == "yes":
+            # before the hours are spent: the same group, all ranks, every cell once
+            ranks = max((line.ranks for line in self.lines), default=1)
+            for cell in self.options.cells or ["single"]:
+                self._doctor(cell, ranks if self.options.cells else 1)
+        if self.restart:
+            self._set_parted_aside()
+        self.run_all()
+        counts = f"{self.failed} failed, {self.left} left for the next job"
+        print(f"{self._why()}: {len(self.lines)} runs, {counts}", flush=True)
+        return 1 if self.failed or self.left else 0
+
+    def finish(self, code: int, refused: str) -> None:
+        """Tell the diary, and have Slurm start the job again for what is left."""
+        try:
+            reason = f"refused: {refused}" if refused else self._why()
+            self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)
+        except UsageError as error:
+            if not refused:  # else the disk is full already, and the job has said it
+                complain(f"error: {error}")
+        # not after TERM: somebody's wish, or a preemption, after which Slurm does it itself; nor
+        # where no run was begun: the next start would not come further
+        again = self.left and self.begun and self.steps.stopped != signal.SIGTERM
+        if self.options.requeue and again and self.restart < _MOST_RESTARTS:
+            subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
+
+    def may_start(self) -> bool:
+        """Check whether another run has time to end: half as long again as the longest."""
+        runs = max((len(group.lines) for group in self.groups), default=1)
+        most = runs * self.options.limit_s
+        need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
+        has_time = self.end_s - time.time() - self.options.lead_s >= need_s
+        if self.steps.stopped is None and has_time:
+            return True
+        if self.reason == "complete":
+            self.reason = self._why("no time for more")
+        return False
+
+    def after_failure(self, ended: Ended, line: RunLine, log: Path, out: Path) -> None:
+        printed = out.read_text(errors="replace")
+        wrong = ended.code == 2 or re.search(r"task.*: Exited with exit code 2$", printed, re.M)
+        # not a wrong world, which ranks also call it when their peers come late
+        if wrong and '"type": "WrongWorld"' not in log.read_text(errors="replace"):
+            raise UsageError(f"{line.id}: {first_error(out)}")
+
+    def launch(self, ranks: int, shared: bool = False) -> list[str]:
+        """Make the command on as many first hosts as ranks fill: a pair must have the same ones."""
+        options = self.options
+        # or a step would wait until the one before has left its cores
+        overlap = ["--overlap"] if shared and options.launcher == "srun" else []
+        return launcher.command(
+            options.launcher,
+            ranks,
+            args=[*options.launch_args, *overlap],
+            hosts=self.hosts,
+            ranks_per_node=options.ranks_per_node,
+            cpus_per_rank=options.cpus_per_rank,
+        )
+
+    def _why(self, otherwise: str = "") -> str:
+        if self.steps.stopped is None:
+            return otherwise or self.reason
+        return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
+
+    def _set_parted_aside(self) -> None:
+        """Set aside what a job that Slurm starts again has done without what it is compared with.
+
+        It is done again beside that: a pair counts only inside one start of a job.
+        """
+        if (study := StudyFolder(self.folder.parent, self.folder.name).kept()) is None:
+            return
+        launches, ids = (
+            1 + max(line.launch for line in self.lines),
+            {line.id for line in self.lines},
+        )
+        planned = (run for launch in plan(study, launches, self.folder / "runs") for run in launch)
+        looked_at = [look(run, job_is_running=False) for run in planned if run.id in ids]
+        parted = not_comparable(looked_at, study.pairs)
+        for log in (run.log for run in parted if is_ok(run.log)):
+            StudyFolder.set_aside(log)
+
+    def _doctor(self, cell: str, ranks: int) -> None:
+        name = f"preflight of {cell}"
+        print(f"{name} on {ranks} rank(s)", flush=True)
+        backend, _, transport = cell.partition("/")
+        job = f"{self.options.job}-{self.diary.id}-{self.diary.restart}"
+        out = self.folder / "jobs" / f"{job}-preflight-{cell.replace('/', '-')}.out"
+        words = ["doctor", "--backend", backend, "--transport", transport or "none"]
+        words += ["--world-size", str(ranks), *self.options.preflight]
+        words += ["--log-path", str(out.with_suffix(".log"))]
+        step = self.steps.start([*self.launch(ranks), *self.bench, *words], out, PREFLIGHT_S)
+        (ended,) = self.steps.wait(step)
+        printed = out.read_text(errors="replace")
+        # an exit code of 0 is not enough: the doctor's word on the cell must be there
+        done = ended.code == 0 and re.search(rf"^(ok|warning) +{re.escape(cell)} ", printed, re.M)
+        if self.steps.stopped is None and not done:
+            for line in printed.splitlines():
+                if re.match(r"failure |.*[Ee]rror: ", line):
+                    complain(line)
+            raise UsageError(f"the {name} ended with exit code {ended.code}, see {out}")
 
 
-def _new_table(launch: LaunchLines) -> TurnTable:
-    """Make the table that the runs of a launch share on this node. Raises OSError."""
-    return TurnTable(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
+def check_allocation(options: JobOptions) -> None:
+    """Raise UsageError where this is not the allocation that the runs need."""
+    if not os.environ.get("SLURM_JOB_ID"):
+        raise UsageError("this is not a Slurm job; submit the script: sbatch THIS_FILE")
+    has = os.environ.get("SLURM_JOB_NUM_NODES", str(options.nodes))
+    if has != str(options.nodes):
+        raise UsageError(f"the job has {has} nodes, these runs need {options.nodes}")
+    if shutil.which(options.launcher) is None:
+        raise UsageError(f"{options.launcher} is not found; see [setup] of the site")
 
 
-def temporary_prefix(folder: Path) -> str:
-    """Make the prefix of the temporary folders of this study's runs on this machine alone."""
-    return f"run-{hashlib.sha256(bytes(folder.resolve())).hexdigest()[:16]}-"
+def _end_s(minutes: int) -> float:
+    """Find when the job must end, in seconds since 1970; by what it asked for if nobody tells."""
+    end, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
+    if end.isdecimal():
+        end_s = float(end)
+    else:  # Slurm before 23.02 does not say: ask it
+        answer = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
+        with suppress(ValueError):
+            end_s = datetime.fromisoformat(answer).timestamp()
+    return end_s if end_s > time.time() else time.time() + 60 * minutes
 
 
-def remove_temporary(folder: Path) -> None:
-    """Remove what a killed driver left; the lock says that no run of the study uses it now."""
-    for left in Path(tempfile.gettempdir()).glob(f"{temporary_prefix(folder)}*"):
-        shutil.rmtree(left, ignore_errors=True)
+def _ask(*command: str) -> str:
+    """Run one of Slurm's commands and return what it says; '' where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

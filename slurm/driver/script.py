@@ -53,25 +53,25 @@ class RunLine(NamedTuple):
     options: list[str]
 
     @property
-    def block(self) -> int:
-        index = dict(zip(self.options, self.options[1:], strict=False)).get("--block", "")
+    def launch(self) -> int:
+        index = dict(zip(self.options, self.options[1:], strict=False)).get("--launch", "")
         return int(index) if index.isdecimal() else 0  # whatever else it is, the run refuses it
 
 
-class LaunchLines(NamedTuple):
+class GroupLines(NamedTuple):
     """Runs that are started together and take turns; `apart`: why the one run here does not."""
 
     lines: list[RunLine]
     apart: str = ""
 
 
-def read_launches(text: str) -> list[LaunchLines]:
+def read_groups(text: str) -> list[GroupLines]:
     """Read what a script starts; comments and empty lines count for nothing.
 
-    `turns N` begins a launch of the runs below it, N at most. Below `apart N REASON`, and where
-    neither stands, each run is a launch of its own.
+    `turns N` begins a group of the runs below it, N at most. Below `apart N REASON`, and where
+    neither stands, each run is a group of its own.
     """
-    launches: list[LaunchLines] = []
+    groups: list[GroupLines] = []
     head, left, reason = "", 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         try:
@@ -83,7 +83,7 @@ def read_launches(text: str) -> list[LaunchLines]:
                 continue
             case ["turns", count] if _COUNT.fullmatch(count):
                 head, left, reason = "turns", int(count), ""
-                launches.append(LaunchLines([]))
+                groups.append(GroupLines([]))
                 continue
             case ["apart", count, *rest] if _COUNT.fullmatch(count):
                 head, left, reason = "apart", int(count), " ".join(rest)
@@ -94,8 +94,8 @@ def read_launches(text: str) -> list[LaunchLines]:
                 form = "`run ID RANKS OPTIONS`, `turns N` or `apart N REASON`"
                 raise UsageError(f"run line {number} is not {form}: {line}")
         if left and head == "turns":
-            launches[-1].lines.append(run)
+            groups[-1].lines.append(run)
         else:
-            launches.append(LaunchLines([run], reason if left else ""))
+            groups.append(GroupLines([run], reason if left else ""))
         left = max(0, left - 1)
-    return [launch for launch in launches if launch.lines]
+    return [group for group in groups if group.lines]

@@ -21,7 +21,6 @@ from tests.bench.tiny import plain
 
 WORLD = "FAULT_WORLD"
 OF_DATA = {"hung loader", "killed loader"}
-WHILE_LOADING = {"hung factory"}
 AT = 6  # step of the fault, 1 being the first
 BATCH = 4  # images of a rank's step
 
@@ -43,10 +42,6 @@ def _raise() -> None:
     raise RuntimeError("planted failure")
 
 
-def _interrupt() -> None:
-    raise KeyboardInterrupt
-
-
 class _HangsWhenForgotten:
     def __del__(self) -> None:
         time.sleep(3600)
@@ -54,15 +49,12 @@ class _HangsWhenForgotten:
 
 FAULTS: dict[str, Callable[[], object]] = {
     "raise": _raise,
-    "KeyboardInterrupt": _interrupt,
     "sys.exit(0)": lambda: sys.exit(0),
     "os._exit(0)": lambda: os._exit(0),
     "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "hung model": lambda: time.sleep(3600),
     "hung loader": lambda: time.sleep(3600),
     "killed loader": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "hung factory": lambda: time.sleep(3600),
-    "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
     "slow step": _take_time,
     "held step": _hold,
@@ -89,7 +81,7 @@ class _Model(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         if self.calls == AT + 1:  # one was for the check of parity
-            happen(*(FAULTS.keys() - OF_DATA - WHILE_LOADING))
+            happen(*(FAULTS.keys() - OF_DATA))
             if os.environ["FAULT"] == "hung at the close":
                 self.last = _HangsWhenForgotten()
         result: torch.Tensor = self.inner(images)
@@ -119,5 +111,4 @@ def model(classes: int) -> nn.Module:
 
 
 def images(config: RunConfig) -> _Images:
-    happen(*WHILE_LOADING)
     return _Images(config.image_size)

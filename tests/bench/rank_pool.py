@@ -10,10 +10,10 @@ from __future__ import annotations
 import atexit
 import importlib
 import json
+import math
 import os
 import random
 import runpy
-import select
 import shutil
 import signal
 import socket
@@ -21,16 +21,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _MPI = "mpi"  # a file beside the outputs once a rank has loaded it
 _ENDS_S = 20  # a launch that lost a rank has so long to end by itself
 _NUMBER = 16  # bytes of a rank's message, which is a number
-# once a rank has failed, the others are ended as by mpirun, which leaves them less time
-_ENDS = ((1.0, signal.SIGCONT), (0.0, signal.SIGTERM), (5.0, signal.SIGKILL))
+# seconds after a rank has failed at which the others are ended, as by mpirun but with more time
+_ENDS = ((1.0, signal.SIGCONT), (1.0, signal.SIGTERM), (6.0, signal.SIGKILL))
 
 
 class Case(NamedTuple):
@@ -89,35 +90,27 @@ class Pool:
         return subprocess.CompletedProcess(cases[0].words, code, stdout, stderr)
 
     def _codes(self, timeout_s: float) -> list[int]:
-        """Wait for the exit status of every rank, in the order in which they end.
-
-        Raises:
-            TimeoutError: not all of them ended in time.
-
+        """Wait for the exit status of every rank, in the order in which they end; raises
+        TimeoutError where not all of them end in time.
         """
         forks = {rank: int(rank.recv(_NUMBER) or 0) for rank in self._ranks}
         codes: list[int] = []
-        limit = due = time.monotonic() + timeout_s
-        ends = iter(_ENDS)
-        number = None  # the signal that is due
+        limit, signals, failed_at = time.monotonic() + timeout_s, [*_ENDS], math.inf
         while forks:
-            for rank in _ready(forks, max(0, due - time.monotonic())):
-                codes.append(int(rank.recv(_NUMBER) or self._lost()))
+            ready: list[Any] = wait([*forks], 0.2)
+            for rank in ready:
+                # a rank that has hung up leaves the launch's own exit status
+                codes.append(int(rank.recv(_NUMBER) or self._launcher.wait(_ENDS_S) or 1))
                 del forks[rank]
             if (now := time.monotonic()) >= limit:
                 raise TimeoutError
-            if late := now >= due and number is not None:
+            failed_at = min(failed_at, now) if any(codes) else failed_at
+            while signals and now >= failed_at + signals[0][0]:
+                _, number = signals.pop(0)
                 for fork in filter(None, forks.values()):
                     with suppress(ProcessLookupError):
                         os.kill(fork, number)
-            if late or (number is None and any(codes)):
-                after_s, number = next(ends, (timeout_s, signal.SIGKILL))
-                due = min(limit, now + after_s)
         return codes
-
-    def _lost(self) -> int:
-        """Wait for the launch's own exit status after a rank has hung up."""
-        return self._launcher.wait(_ENDS_S) or 1
 
     def close(self) -> None:
         """Let the ranks end, by force where they do not."""
@@ -129,15 +122,6 @@ class Pool:
             os.killpg(self._launcher.pid, 9)
             self._launcher.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _ready(ranks: Iterable[socket.socket], timeout_s: float) -> list[socket.socket]:
-    """Wait until some ranks have something to say; of any number of open files, unlike select."""
-    poll = select.poll()
-    by_number = {rank.fileno(): rank for rank in ranks}
-    for number in by_number:
-        poll.register(number, select.POLLIN)
-    return [by_number[number] for number, _ in poll.poll(1000 * timeout_s)]
 
 
 _POOLS: dict[int, Pool] = {}

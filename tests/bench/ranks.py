@@ -57,11 +57,6 @@ def mpich(ranks: int, *words: str) -> list[str]:
     return [_optional("mpirun.mpich", "mpich"), "-n", str(ranks), sys.executable, *words]
 
 
-def openmpi4(ranks: int, *words: str) -> list[str]:
-    """Make the command under the system's Open MPI, which is Debian's version 4."""
-    return [_optional("mpirun.openmpi", "openmpi-bin"), "-n", str(ranks), *_UNBOUND, *words]
-
-
 def _optional(command: str, package: str) -> str:
     """Name a launcher of the system's; skip the test without it, which CI counts as a failure."""
     if shutil.which(command) is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from bench.backends.protocol import Backend
 from bench.config import UsageError
 from bench.launch.world import Launch
 from bench.study.collectives import KINDS, Timed, bus_factor, read
-from bench.tools.collectives import COPIES, SIZES, fitting, in_bytes, parse, time_one
+from bench.tools.collectives import SIZES, in_bytes, parse, time_one
 from bench.train.device import Cpu
 from tests.bench.ranks import bench
 
@@ -31,19 +30,13 @@ def test_a_known_bandwidth() -> None:
 
 def test_options() -> None:
     options, config = parse([])
-    assert (config.cell, options.sizes, options.kinds) == ("ddp/mpi", SIZES, KINDS)
+    assert (config.cell, options.sizes) == ("ddp/mpi", SIZES)
     options, config = parse(["--backend", PLAIN, "--sizes", "64,2KiB,1MiB"])
     assert (options.cell(config), config.transport) == (PLAIN, "mpi")
     assert [in_bytes(size) for size in options.sizes] == ["64 B", "2.0 KiB", "1.0 MiB"]
-    _, config = parse(["--backend", "horovod", "--transport", "gloo"])
-    assert config.cell == "horovod/gloo"
-    assert fitting((1, 100, 101), 4, 2 * COPIES * 4 * 100) == [1, 100]
     for argv, line in (
         ("--sizes 1xx", "--sizes '1xx': could not interpret byte unit: xx; see"),
-        ("--kinds all_to_all", "'all_to_all' is none of all_reduce, all_gather, broadcast"),
-        ("--repetitions 0", "'0': Input should be greater than or equal to 1; see"),
         (f"--backend {PLAIN} --transport gloo", "is MPI alone; leave --transport out"),
-        ("--transport nccl", "with device=cpu use --transport mpi or gloo"),
     ):
         with pytest.raises(UsageError) as caught:
             parse(argv.split())
@@ -54,7 +47,7 @@ def test_one_wrong_number_is_counted_and_no_result_passes_for_the_next() -> None
     launch = Launch("none", 0, 1, 0, 1, "alone")
 
     def event(broadcast: Call) -> dict[str, Any]:
-        return time_one({"broadcast": broadcast}, "broadcast", 4000, 3, Backend(), Cpu(), launch)
+        return time_one(broadcast, "broadcast", 4000, 3, Backend(), Cpu(), launch)
 
     good = event(lambda whole, _: whole)
     assert (good["bytes"], good["wrong"]) == (4000, 0)
@@ -66,21 +59,15 @@ def test_one_wrong_number_is_counted_and_no_result_passes_for_the_next() -> None
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(
-    ("backend", "transport", "ranks"), [("ddp", "gloo", 2), ("horovod", "mpi", 3)]
-)
-def test_real_ranks(tmp_path: Path, backend: str, transport: str, ranks: int) -> None:
+def test_real_ranks(tmp_path: Path) -> None:
     """Three ranks do not divide a kibibyte; a log has what the table says."""
     log = tmp_path / "run.jsonl"
-    cell = ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
+    cell = ["--backend", "horovod", "--transport", "mpi", "--world-size", "3"]
     sizes = ["--sizes", "1KiB,64KiB,1MiB", "--repetitions", "3", "--log-path", str(log)]
-    done = bench(ranks, "collectives", *cell, *sizes)
+    done = bench(3, "collectives", *cell, *sizes)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every result was right" in done.stdout
     measured = read(log)
-    assert (measured.cell, measured.ranks) == (f"{backend}/{transport}", ranks)
+    assert (measured.cell, measured.ranks) == ("horovod/mpi", 3)
     assert [len(measured.of(kind)) for kind in KINDS] == [3] * 4
-    assert measured.of("all_reduce")[0].bytes == {2: 1024, 3: 1032}[ranks]
-    start, *events, _ = map(json.loads, log.read_text().splitlines())
-    assert start["host"]["versions"]["torch"]
-    assert all([len(s) for s in event["seconds"]] == [3] * ranks for event in events)
+    assert measured.of("all_reduce")[0].bytes == 1032

@@ -16,7 +16,7 @@ from bench.config import RunConfig, UsageError, make_config, parse_argv
 
 TUNED = {"settings": "tuned", "bucket_mib": 0.1}
 OWN = {"model": "my.module:net", "dataset": "digits", "image_size": 64, "nesterov": True}
-PLANNED = {"study": "weak", "block": 0, "position": 3, "curves": ("weak", "strong")}
+PLANNED = {"study": "weak", "launch": 0, "position": 3, "curves": ("weak", "strong")}
 EXAMPLES: list[dict[str, Any]] = [
     {"batch_per_rank": 4},
     {"backend": "ddp", "world_size": 2, "global_batch": 8},
@@ -154,7 +154,7 @@ def test_help_is_in_groups_and_what_studies_set_comes_last(
     # no field stands before the first group
     assert next(iter(RunConfig.model_fields)) == next(iter(RunConfig.groups))
     last = text[heads[-1] :]
-    assert all(flag in last for flag in ("--study", "--block", "--position", "--curves"))
+    assert all(flag in last for flag in ("--study", "--launch", "--position", "--curves"))
     assert "--log-path" not in last
 
 

@@ -11,7 +11,7 @@ import torch
 from bench.config import RunConfig
 from bench.config.fields import DIGITS_SAMPLES
 from bench.data import batches, describe, load_images, rank_indices, step_indices
-from bench.train.input import Input
+from bench.train.loop import Input
 
 
 def config(**fields: object) -> RunConfig:

@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from bench.backends.protocol import Backend
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig
 from bench.data import batches, load_images
 from bench.instrument import emulation as module
 from bench.instrument.emulation import Emulation, mean_weight, size, weight
-from bench.instrument.timeline import Gradient, Timeline
+from bench.instrument.timeline import Timeline
 from bench.models import build_model
 from bench.record import read_run
-from bench.train.input import Input
-from bench.train.loop import Loop
+from bench.train.loop import Input, Loop
 from tests.bench.ranks import bench
 
 MODEL = "tests.bench.tiny:normalised"
@@ -28,24 +27,15 @@ def timeline(path: Path) -> Path:
     and the end of the backward pass after the last of them.
     """
     network = build_model(RunConfig(batch_per_rank=1, model=MODEL), 10)
-    named = list(network.named_parameters())
     gradients = [
-        Gradient(name=n, shape=tuple(p.shape), bytes=p.nbytes, ready_seconds=0.004 * at)
-        for at, (n, p) in enumerate(named, start=1)
+        {"name": n, "shape": p.shape, "bytes": p.nbytes, "ready_seconds": 0.004 * at}
+        for at, (n, p) in enumerate(network.named_parameters(), start=1)
     ]
     seconds = {"forward": FORWARD_S, "backward": BACKWARD_S, "optimizer": 0.0}
-    made = Timeline(
-        source="a test",
-        steps=0,
-        model=MODEL,
-        image_size=32,
-        precision="float32",
-        classes=10,
-        images=IMAGES,
-        gradients=tuple(gradients),
-        **{f"{name}_seconds": value for name, value in seconds.items()},
-    )
-    path.write_text(made.to_json())
+    facts = {"source": "a test", "steps": 0, "model": MODEL, "image_size": 32, "classes": 10}
+    facts |= {f"{name}_seconds": value for name, value in seconds.items()}
+    facts |= {"precision": "float32", "images": IMAGES, "gradients": gradients}
+    path.write_text(Timeline.model_validate(facts).to_json())
     return path
 
 
@@ -100,9 +90,6 @@ def test_a_step_is_the_timeline_and_gradients_come_at_their_times(
         assert [at for _, at in came] == pytest.approx(wanted), step
         assert [name for name, _ in came] == list(trial.parameters)
     assert trial.emulation.averaged_steps == trial.config.steps
-    assert trial.emulation.facts["compute_seconds"] == pytest.approx(
-        scale * (FORWARD_S + BACKWARD_S)
-    )
 
 
 def test_autograd_takes_gradients_over_without_a_copy(tmp_path: Path) -> None:
@@ -144,12 +131,6 @@ def test_no_rank_and_no_other_step_or_tensor_looks_like_the_mean() -> None:
     )
 
 
-def test_another_models_timeline_is_refused(tmp_path: Path) -> None:
-    config = RunConfig(batch_per_rank=1, model=MODEL, emulate=timeline(tmp_path / "t.json"))
-    with pytest.raises(UsageError, match="the timeline's parameters are not the model's"):
-        Emulation(build_model(config, 11), config, 0)
-
-
 @pytest.mark.ranks
 def test_frameworks_exchange_what_is_handed_over(tmp_path: Path) -> None:
     """From three ranks on, no rank's share of the sum can be mistaken for another's."""
@@ -168,5 +149,3 @@ def test_frameworks_exchange_what_is_handed_over(tmp_path: Path) -> None:
     assert run.workload["emulated"] is True
     slowest = [min(steps) for steps in run.step_seconds()]
     assert min(slowest) >= FORWARD_S + BACKWARD_S, "two ranks' compute sleeps side by side"
-    for window in run.windows:
-        assert len(window["busy_share"]) == ranks

@@ -1,22 +1,30 @@
-"""Launch table: who wins, what is refused, and that a world of the wrong size names its cure."""
+"""The launch: its table and what is refused, the words that start ranks, and their resources."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.config import UsageError
+from bench.config import RunConfig, UsageError
+from bench.launch import launcher
 from bench.launch.world import (
     Launch,
+    advice,
     agent_store,
     discover,
+    environment,
     expand_tasks_per_node,
     meeting_folder,
     require_mpi_world,
+    require_unmodified,
     require_world,
 )
+from bench.record import read_run
+from tests.bench import ranks
 
 ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
 
@@ -83,8 +91,6 @@ PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
     [
         ({"RANK": "0"}, ["RANK='0'", "WORLD_SIZE is not", "unset RANK"]),
         ({"MPI_LOCALRANKID": "0"}, ["MPI_LOCALRANKID='0'", "PMI_RANK is not", "hydra"]),
-        ({"HOROVOD_RANK": "0"}, ["HOROVOD_RANK='0'", "HOROVOD_SIZE is not", "horovodrun"]),
-        ({"MV2_COMM_WORLD_SIZE": "2"}, ["MV2_COMM_WORLD_SIZE='2'", "mpirun_rsh"]),
         (PMI, ["PMI_RANK='0'", "no launcher known here", "unset PMI_RANK"]),
         ({"PMIX_RANK": "1"}, ["PMIX_RANK='1'", "mpirun, srun or torchrun"]),
         (SIZELESS, ["OMPI_COMM_WORLD_SIZE is not", "mpirun"]),
@@ -92,9 +98,10 @@ PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
         (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
         (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
         (SRUN | {NODES: "3;1"}, ["'3;1'", "3,1(x2)"]),
-        (SRUN | {NODES: "2(x200000000)"}, ["2(x200000000)", "more than 100000 nodes", "unset it"]),
         (TORCHRUN | AGENT, ["AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
         (SERVED | {"MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
+        (SERVED | {"MASTER_PORT": "port"}, ["MASTER_PORT='port' is no port, a number from 1"]),
+        (SERVED | {"MASTER_PORT": "70000"}, ["MASTER_PORT='70000' is no port"]),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
 )
@@ -138,3 +145,103 @@ def test_where_ranks_meet() -> None:
     assert meeting_folder(here, Path("/logs/a.jsonl")).is_dir(), "a node needs no shared one"
     with pytest.raises(UsageError, match="--log-path on shared storage"):
         meeting_folder(apart, None)
+
+
+HOSTS = ("n1", "n2", "n3")
+
+
+def test_srun_names_the_first_hosts_that_the_ranks_fill() -> None:
+    words = launcher.command(
+        "srun", 5, args=["--mpi=pmix"], hosts=HOSTS, ranks_per_node=3, cpus_per_rank=4
+    )
+    places = ["--nodes=2", "--nodelist=n1,n2", "--ntasks=5", "--ntasks-per-node=3"]
+    assert words == ["srun", *places, "--cpus-per-task=4", "--mpi=pmix"]
+    alone = launcher.command("srun", 1, hosts=HOSTS[2:], ranks_per_node=3)
+    assert alone == ["srun", "--nodes=1", "--nodelist=n3", "--ntasks=1", "--ntasks-per-node=1"]
+
+
+def test_ibrun_counts_its_place_in_ranks() -> None:
+    assert launcher.command("ibrun", 2) == ["ibrun", "-n", "2", "-o", "0"]
+
+
+def test_mpirun_is_found_by_name_or_place() -> None:
+    words = launcher.command("mpirun", 2, program="/opt/mpirun", args=("--bind-to", "none"))
+    assert words == ["/opt/mpirun", "--bind-to", "none", "-n", "2"]
+    assert launcher.command("mpirun", 2)[0] == "mpirun"
+
+
+def test_root_is_allowed_and_the_users_word_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "OMPI_ALLOW_RUN_AS_ROOT"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert launcher.root_variables({name: "0"}) == {name: "0", f"{name}_CONFIRM": "1"}
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert launcher.root_variables({}) == {}
+
+
+SHORT = ["--model", "tests.bench.tiny:normalised", "--dataset", "digits", "--batch-per-rank", "8"]
+SHORT += ["--warmup-steps", "3", "--windows", "1", "--steps-per-window", "3", "--world-size", "2"]
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    ("source", "start", "backend"),
+    [("hydra", ranks.mpich, "ddp"), ("horovodrun", ranks.horovodrun, "horovod")],
+)
+def test_gloo_needs_no_matching_mpi(
+    tmp_path: Path, source: str, start: Callable[..., list[str]], backend: str
+) -> None:
+    """Real launchers; this environment's mpirun is in test_run.py."""
+    log = tmp_path / "run.jsonl"
+    words = ["--backend", backend, "--transport", "gloo", "--log-path", str(log)]
+    done = ranks.run(start(2, "-m", "bench", *SHORT, *words), timeout_s=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = read_run(log)
+    assert result.problem is None
+    assert [r["source"] for r in result.host["ranks"]] == [source] * 2
+    assert result.host["versions"]["gloo"].startswith("bundled with ")
+    env = result.host["env"]
+    assert env["GLOO_SOCKET_IFNAME"] == env["HOROVOD_GLOO_IFACE"] == "lo"
+
+
+HERE = Launch("mpirun", 0, 2, 0, 2, "k")
+APART = Launch("srun", 0, 2, 0, 1, "k")
+DDP = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
+
+
+def test_all_ranks_get_the_same_threads_and_yield_where_they_fill_the_cores() -> None:
+    config = DDP.model_copy(update={"threads": 3})
+    threads = {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "3"}
+    loopback = {"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": "lo"}
+    name = "OMPI_MCA_mpi_yield_when_idle"
+    assert environment(config, HERE, 6, {}) == {**threads, name: "1", **loopback}
+    assert environment(config, HERE, 7, {}) == {**threads, **loopback}
+    assert name not in environment(DDP, HERE, 2, {name: "0"}), "the user's own choice stays"
+
+
+@pytest.mark.parametrize("launch", [HERE, APART])
+def test_both_frameworks_use_the_interface_that_is_named_for_one(launch: Launch) -> None:
+    """horovodrun names Horovod's alone: DDP on another wire would be another measurement."""
+    one = environment(DDP, launch, 8, {"HOROVOD_GLOO_IFACE": "eth1"})
+    other = environment(DDP, launch, 8, {"GLOO_SOCKET_IFNAME": "ib0"})
+    assert one["GLOO_SOCKET_IFNAME"] == "eth1"
+    assert other["HOROVOD_GLOO_IFACE"] == "ib0"
+    assert "GLOO_SOCKET_IFNAME" not in environment(DDP, APART, 8, {}), "left alone between nodes"
+
+
+def test_nothing_changes_one_framework_unseen() -> None:
+    for name in ("HOROVOD_AUTOTUNE", "HOROVOD_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG"):
+        wrong = f"{name}='0' would change one framework unseen; unset it"
+        with pytest.raises(UsageError, match=wrong):
+            require_unmodified({name: "0"})
+    build = {"HOROVOD_CXX": "g++", "HOROVOD_WITH_MPI": "1", "PATH": ""}
+    require_unmodified({"HOROVOD_GLOO_IFACE": "ib0", "HOROVOD_RANK": "0", **build})
+
+
+def test_a_rank_bound_to_one_core_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert "--bind-to none" in str(advice(DDP, HERE, 1))
+    assert advice(DDP, HERE, 2) is None
+    alone = Launch("none", 0, 1, 0, 1, "alone")
+    assert advice(DDP, alone, 1) is None
+    crowded = advice(DDP.model_copy(update={"threads": 64}), alone, 2)
+    assert "1 rank(s) of 64 thread(s) share 2 core(s)" in str(crowded)

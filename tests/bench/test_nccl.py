@@ -15,7 +15,7 @@ import torch
 
 from bench.backends import nccl
 from bench.backends.catalogue import CATALOGUE
-from tests.bench.ranks import ROOT, environment, torchrun
+from tests.bench.ranks import ROOT, environment, run, torchrun
 
 # one rank that believes in a second one, which NCCL reaches over sockets
 BACKEND = """
@@ -83,15 +83,12 @@ def sha256(path: Path) -> str:
 def library(*loaded: Path, inside: str = "") -> list[str]:
     """Return what a process that loaded these says: path, version and SHA-256, or its refusal."""
     program = (
-        "import ctypes\nfrom bench.backends import nccl\nfrom bench.config import UsageError\n"
+        "import ctypes\nfrom bench.backends import nccl\n"
         f"for path in {list(map(str, loaded))}: ctypes.CDLL(path)\n"
         f"try:\n    print(*nccl.library({inside!r}), sep='\\n')\n"
-        "except UsageError as error:\n    print(error)\n"
+        "except nccl.UsageError as error:\n    print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
+    return run([sys.executable, "-c", program]).stdout.splitlines()
 
 
 def test_the_library_that_carries_the_gradients_is_asked_itself(tmp_path: Path) -> None:
@@ -111,18 +108,15 @@ def test_the_library_that_carries_the_gradients_is_asked_itself(tmp_path: Path) 
     assert library() == ["no NCCL is loaded in this process; install a torch for GPUs"]
 
 
-# lines as NCCL 2.10 to 2.27 and RCCL write them, behind "host:pid:thread [device] NCCL INFO "
+# lines as NCCL 2.10 to 2.27 write them, behind "host:pid:thread [device] NCCL INFO "
 LINES = {
     "Channel 00 : 3[b1000] -> 4[18000] [send] via NET/Socket/0": {"NET/Socket"},
     "Channel 03 : 15[a01d0] -> 6[a01c0] [receive] via NET/AWS Libfabric/3/GDRDMA": {
         "NET/AWS Libfabric/GDRDMA"
     },
-    "Channel 00/0 : 0[7000] -> 1[b000] via P2P/indirect/4[4e000]/read": {"P2P/indirect/read"},
     "Channel 01/0 : 3[4e000] -> 8[7000] [send] via NET/IB/0(1)/GDRDMA/Shared": {"NET/IB/GDRDMA"},
-    "CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA": {"COLLNET/SHARP/GDRDMA"},
     "Channel 00/0 : 0[d6000] -> 3[c6000] via P2P/IPC comm 0x9bbf3b0 nRanks 4096": {"P2P/IPC"},
     "Channel 00/02 :    0   1   2   3": {"not recorded"},
-    "Using network Socket": {"not recorded"},
 }
 
 
@@ -132,42 +126,38 @@ def test_what_nccl_says_of_its_connections() -> None:
         assert nccl.transports(lines) == transports, line
 
 
-@pytest.mark.parametrize("debugging", [False, True])
-def test_a_backend_says_which_nccl_it_has_and_what_it_took(tmp_path: Path, debugging: bool) -> None:
+def test_a_backend_says_which_nccl_it_has_and_what_it_took(tmp_path: Path) -> None:
     """The stub keeps its lines in memory until it is told to write them, as some NCCLs do."""
     path = stub(tmp_path / "libnccl.so.2")
     (tmp_path / "hvd_ddp_backend_stub.py").write_text(BACKEND)
-    own = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(tmp_path / "said")} if debugging else {}
-    env = environment({**own, "NCCL_DEBUG_SUBSYS": "ENV", "PYTHONPATH": f"{tmp_path}:{ROOT}"})
     program = "import hvd_ddp_backend_stub as stub; stub.main()"
     words = [sys.executable, "-c", program, str(path)]
-    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    versions, files = json.loads(done.stdout)
-    taken = "not recorded" if debugging else "NET/Socket, P2P/CUMEM"
-    found = [versions[f"nccl{name}"] for name in ("", " library sha256", " transport")]
-    assert found == ["2.27.3", sha256(path), taken]
-    assert files == {"nccl_library": str(path)}
-    assert (tmp_path / "said").exists() == debugging
+    for debugging in ({}, {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(tmp_path / "log")}):
+        env = environment({**debugging, "PYTHONPATH": f"{tmp_path}:{ROOT}"})
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        versions, files = json.loads(done.stdout)
+        connections = "not recorded" if debugging else "NET/Socket, P2P/CUMEM"
+        facts = [versions[f"nccl{name}"] for name in ("", " library sha256", " transport")]
+        assert facts == ["2.27.3", sha256(path), connections]
+        assert files == {"nccl_library": str(path)}
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(("backend", "ranks"), [(b, n) for b in ("ddp", "horovod") for n in (1, 2)])
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("backend", ["ddp", "horovod"])
 def test_on_gpus_a_run_says_which_nccl_ran_and_what_it_took(
     tmp_path: Path, backend: str, ranks: int
 ) -> None:
     if ranks > GPUS:
         pytest.xfail(f"needs {ranks} GPU(s), and this machine has {GPUS}: not run")
     log = tmp_path / "run.jsonl"
-    words = ["--backend", backend, "--transport", "nccl", "--device", "cuda", "--model", "mlp"]
-    words += ["--batch-per-rank", "8", "--warmup-steps", "3", "--windows", "1"]
-    words += ["--steps-per-window", "2", "--log-path", str(log)]
-    start = torchrun(ranks, "-m", "bench", "--world-size", str(ranks), *words)
-    done = subprocess.run(start, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    words = f"--backend {backend} --transport nccl --device cuda --model mlp --batch-per-rank 8"
+    words += f" --world-size {ranks} --warmup-steps 3 --windows 2 --log-path {log}"
+    done = run(torchrun(ranks, "-m", "bench", *words.split()))
     assert done.returncode == 0, done.stderr
     host = json.loads(log.read_text().splitlines()[0])["host"]
     files = {rank["nccl_library"] for rank in host["ranks"]}
     assert {sha256(Path(file)) for file in files} == {host["versions"]["nccl library sha256"]}
-    assert re.fullmatch(r"2\.\d+\.\d+", host["versions"]["nccl"])
-    taken = host["versions"]["nccl transport"]
-    assert taken == "none" if ranks == 1 else re.match("P2P|SHM|NET|NVLS", taken)
+    connections = host["versions"]["nccl transport"]
+    assert connections == "none" if ranks == 1 else re.match("P2P|SHM|NET|NVLS", connections)

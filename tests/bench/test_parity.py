@@ -2,105 +2,228 @@
 
 from __future__ import annotations
 
-import json
+import functools
 import math
+import random
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
-from bench.instrument import parity as module
-from bench.instrument.parity import SAMPLED, judge, mean, not_proven, own_gradients, relative
+from bench.instrument.parity import SAMPLED, Parity, judge, mean, own_gradients, relative
+from bench.models import build_model
 from bench.train.checks import digest
-from tests.bench import parity_worker
-from tests.bench.parity_worker import FAULTS, of, with_state
-from tests.bench.ranks import together
+from bench.train.loop import Input, Loop
+from tests.bench.worker import Rank, on_ranks
 
 
-def train(model: str, fault: Any = FAULTS["none"], **options: Any) -> tuple[Any, str]:
-    """Train in micro-batches on one rank; return the check and the digest of the parameters."""
-    parity, network = parity_worker.train(of(model, accumulate=2), Backend(), fault, **options)
-    return parity, digest(network)
+class Forgetful(nn.Module):
+    """Draws from all random numbers, writes a parameter, and gives all that it holds new values."""
+
+    total: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(()))
+        self.history = [1.0]
+        self.cache: dict[str, torch.Tensor] = {}
+        self.drawn, self.expanded = np.random.default_rng(3), torch.ones(1).expand(4)
+        self.empty, self.scale = nn.Parameter(torch.zeros(0)), nn.Parameter(torch.ones(1))
+        self.held, self.written = [self.scale], nn.Parameter(torch.ones(1))
+        self.closure: Any = lambda x: x * self.scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.written.mul_(0.9)
+        self.total += 1
+        self.history.append(float(self.total))
+        self.cache["last"] = x * self.total + self.scale
+        drawn = random.random() + float(np.random.random()) + self.drawn.random()
+        x = self.closure(x * self.expanded[0] * self.written * self.held[0]) + self.empty.sum()
+        return x * (1 + drawn + sum(self.history)) + self.cache["last"]
+
+
+class Recomputed(nn.Sequential):
+    """A stack that is computed again in backward, as older checkpoints do it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(super().forward, x.requires_grad_(), use_reentrant=True)  # type: ignore[no-any-return]
+
+
+class Times(nn.Module):
+    """Multiplies by a factor that each pass makes."""
+
+    def __init__(self, factor: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.factor(x)  # type: ignore[no-any-return]
+
+
+def rounds(x: torch.Tensor) -> torch.Tensor:
+    """Round otherwise each time, as kernels do that add in no fixed order."""
+    drawn = torch.Generator().manual_seed(random.SystemRandom().getrandbits(62))
+    return 1 + 1e-6 * torch.rand(x.shape, generator=drawn)
+
+
+def with_state(classes: int, *ends: nn.Module) -> nn.Sequential:
+    """Build a model whose forward passes draw random numbers and change buffers."""
+    parts = [nn.Flatten(), nn.Linear(3 * 8 * 8, 8), nn.BatchNorm1d(8), nn.Dropout()]
+    return nn.Sequential(*parts, nn.Linear(8, classes), *ends)
+
+
+def forgetful(classes: int) -> nn.Module:
+    return nn.Sequential(Forgetful(), *with_state(classes))
+
+
+def recomputed(classes: int) -> nn.Module:
+    return nn.Sequential(Recomputed(*with_state(classes)))
+
+
+def unsteady(classes: int) -> nn.Module:
+    return nn.Sequential(Times(rounds), *with_state(classes))
+
+
+def moody(classes: int) -> nn.Module:
+    return with_state(classes, Times(lambda x: random.SystemRandom().random()))
+
+
+def nothing(classes: int) -> nn.Module:
+    return with_state(classes, Times(lambda x: 0))
+
+
+MODELS = ("with_state", "forgetful", "recomputed", "unsteady", "moody")
+Parameters = dict[str, nn.Parameter]
+
+
+def scale(parameters: Parameters) -> None:
+    for p in parameters.values():
+        assert p.grad is not None
+        p.grad.mul_(10)
+
+
+def drop(parameters: Parameters) -> None:
+    [*parameters.values()][-1].grad = None
+
+
+def swap(parameters: Parameters) -> None:
+    """Exchange the gradients of two tensors of one shape: BatchNorm's."""
+    *_, first, second = (p for p in parameters.values() if p.shape == (8,))
+    first.grad, second.grad = second.grad, first.grad
+
+
+def delay(parameters: Parameters) -> None:
+    """Give each step the gradients of the step before."""
+    for p in parameters.values():
+        assert p.grad is not None
+        late, p.late = getattr(p, "late", p.grad), p.grad.clone()  # type: ignore[attr-defined]
+        p.grad = late.clone()
+
+
+def no_fault(parameters: Parameters) -> None:
+    pass
+
+
+FAULTS = (no_fault, scale, drop, swap, delay)
+
+
+def configured(model: str, **fields: Any) -> RunConfig:
+    return RunConfig(batch_per_rank=4, model=f"{__name__}:{model}", **fields)
+
+
+def train(
+    config: RunConfig, backend: Any, fault: Any = no_fault, rank: int = 0, **options: Any
+) -> tuple[Parity, nn.Module]:
+    """Train four steps, checked if there are options; return the check and the model."""
+    torch.manual_seed(0)
+    network = build_model(config, 10)
+    draw = torch.Generator().manual_seed(rank)
+    batches = iter([(torch.randn(4, 3, 8, 8, generator=draw), torch.arange(4)) for _ in range(4)])
+    parity = Parity(config, backend, network, **options)
+    samples = Input(config, batches, torch.device("cpu"))
+    loop = Loop(config, backend, network, samples, observer=parity if options else None)
+    exchange = loop.session.synchronize_gradients
+
+    def wrong() -> None:
+        exchange()
+        fault(dict(network.named_parameters()))
+
+    loop.session.synchronize_gradients = wrong  # type: ignore[method-assign]
+    for _ in range(4):
+        loop.step()
+    return parity, network
+
+
+alone = functools.partial(train, backend=Backend())
 
 
 @pytest.mark.parametrize("model", ["with_state", "forgetful", "recomputed"])
-def test_it_leaves_no_trace(model: str) -> None:
-    """Neither random numbers nor what a pass writes or reassigns move: training goes on alike."""
-    parity, digested = train(model, steps=(1, 2))
-    assert parity.holds is True
-    assert [(s.step, s.relative_difference, s.tensor) for s in parity.results] == [
-        (1, 0.0, ""),
-        (2, 0.0, ""),
+def test_it_leaves_no_trace_and_finds_every_fault_whatever_the_model_draws(model: str) -> None:
+    config = configured(model, accumulate=2)
+    parity, network = alone(config, steps=(1, 2))
+    assert [(s.holds, s.step, s.relative_difference, s.tensor) for s in parity.results] == [
+        (True, 1, 0.0, ""),
+        (True, 2, 0.0, ""),
     ]
-    assert digested == train(model)[1]
-    whole = sum(p.numel() for p in with_state(10).parameters())
-    assert parity.results[0].elements == whole - (3 * 8 * 8 * 8 - SAMPLED)
-    assert not train(model, steps=(2, 7))[0].holds, "a step that was not checked"
-
-
-@pytest.mark.parametrize("fault", ["scale", "drop", "swap", "delay"])
-@pytest.mark.parametrize("model", ["with_state", "forgetful", "recomputed"])
-def test_a_wrong_exchange_is_found_whatever_the_model_draws(model: str, fault: str) -> None:
-    parity, _ = train(model, FAULTS[fault], steps=(2,))
-    assert parity.holds is False
-    assert parity.results[0].not_proven == []
+    assert digest(network) == digest(alone(config)[1]), "training goes on alike"
+    numbers = [p.numel() for p in network.parameters()]
+    assert parity.results[0].elements == sum(numbers) - (3 * 8 * 8 * 8 - SAMPLED)
+    assert not alone(config, steps=(2, 7))[0].holds, "a step that was not checked"
+    for fault in FAULTS[1:]:
+        (step,) = alone(config, fault=fault, steps=(2,))[0].results
+        assert (step.holds, step.not_proven) == (False, []), fault
+        assert fault is not scale or step.relative_difference == pytest.approx(9.0)
 
 
 def test_one_wrong_element_is_found_and_named() -> None:
-    def spoil(parameters: dict[str, nn.Parameter]) -> None:
+    def spoil(parameters: Parameters) -> None:
         gradient = parameters["4.weight"].grad
         assert gradient is not None
         gradient.view(-1)[-1] += 1e-4
 
-    parity, _ = train("with_state", spoil, steps=(2,))
-    (step,) = parity.results
-    assert parity.holds is False
+    (step,) = alone(configured("with_state"), fault=spoil, steps=(2,))[0].results
     assert (step.tensor, step.differing, step.allowed) == ("4.weight", ["4.weight"], 0.0)
     assert step.not_deterministic == step.not_proven == []
     assert 0 < step.relative_difference < 0.1
 
 
-def test_what_a_rank_cannot_repeat_or_writes_or_is_all_zero_is_never_called_proven() -> None:
-    parity, _ = train("moody", steps=(2,))
-    (step,) = parity.results
-    assert parity.holds is step.record()["holds"] is None
-    assert "1.weight" in step.not_deterministic
+@pytest.mark.parametrize("model", ["moody", "nothing"])
+def test_what_a_rank_cannot_repeat_or_is_all_zero_is_never_called_proven(model: str) -> None:
+    (step,) = alone(configured(model), steps=(2,))[0].results
+    assert step.holds is step.record()["holds"] is None
     assert "1.weight" in step.not_proven
-    parity, digested = train("odd", steps=(2,))
-    assert parity.holds is None
-    assert parity.results[0].not_proven == ["0.written"]
-    assert digested == train("odd")[1]
-    assert "not proven of 0.written:" in not_proven(parity.record())
-    assert train("nothing", steps=(2,))[0].holds is None
-
-
-TWO = RunConfig(backend="ddp", batch_per_rank=4, world_size=2)
 
 
 @pytest.mark.parametrize(
-    ("difference", "noise", "holds", "allowed"),
+    ("ranks", "precision", "difference", "noise", "holds", "allowed"),
     [
-        (1e-8, 1e-9, True, 1e-5),  # two ranks, one of which rounds otherwise
-        (5e-4, 1e-5, True, 1e-3),
-        (2e-3, 1e-5, False, 1e-3),  # 100 times the noise, and no more than rounding explains
-        (9.0, 9e-4, False, 1e-3),
-        (1e-8, 2e-3, None, 1e-3),
-        (math.inf, math.inf, None, 1e-3),
-        (1e-8, 0.0, False, 0.0),
+        (2, "float32", 1e-8, 0.0, False, 0.0),  # a sum of two and halving are exact
+        (3, "float32", 1e-6, 0.0, True, 1e-5),
+        (3, "float64", 1e-11, 0.0, False, 1e-12),
+        (3, "bf16", 2**-8, 0.0, True, 2**-7),
+        (2, "float32", 5e-4, 1e-9, True, 1e-3),  # one rank rounds otherwise
+        (2, "float32", 9.0, 9e-4, False, 1e-3),  # no more than rounding explains
+        (2, "float32", 1e-8, 2e-3, None, 1e-3),
+        (2, "float32", math.inf, math.inf, None, 1e-3),
     ],
 )
 def test_own_noise_is_bounded_by_what_rounding_explains(
-    difference: float, noise: float, holds: bool | None, allowed: float
+    ranks: int, precision: str, difference: float, noise: float, holds: bool | None, allowed: float
 ) -> None:
-    step = judge(TWO, ["a", "b"], [0.0, difference], [0.0, noise])
+    cell = {"backend": "ddp", "world_size": ranks, "precision": precision}
+    step = judge(RunConfig(batch_per_rank=4, **cell), ["a", "b"], [0.0, difference], [0.0, noise])
     assert (step.holds, step.tensor, step.allowed) == (holds, "b", allowed)
 
 
 def test_noise_of_one_tensor_excuses_no_other() -> None:
-    step = judge(TWO, ["noisy", "wrong"], [0.1, 1e-6], [0.5, 0.0])
+    step = judge(configured("moody"), ["noisy", "wrong"], [0.1, 1e-6], [0.5, 0.0])
     assert (step.not_proven, step.differing, step.holds) == (["noisy"], ["wrong"], False)
 
 
@@ -117,59 +240,47 @@ def test_known_differences() -> None:
     nan, inf = torch.tensor([math.nan, 1.0]), torch.tensor([math.inf, 1.0])
     pairs = [(b, a), (a, a), (nan, nan), (inf, inf), (nan, a), (None, None), (0 * a, None)]
     pairs += [(None, a), (a, 0 * a)]
-    found = [relative([x], [y])[0] for x, y in pairs]
-    assert found == [0.125, 0, 0, 0, math.inf, 0, 0, math.inf, math.inf]
+    ratios = [relative([x], [y])[0] for x, y in pairs]
+    assert ratios == [0.125, 0, 0, 0, math.inf, 0, 0, math.inf, math.inf]
     assert relative([b], [a], floor=8.0) == [0.0625]
-
-
-@pytest.mark.parametrize(
-    ("fields", "at_two", "at_three"),
-    [
-        ({}, 0.0, 1e-5),
-        ({"precision": "float64"}, 0.0, 1e-12),
-        ({"precision": "bf16"}, 0.0, 2**-7),
-    ],
-)
-def test_two_ranks_agree_bit_for_bit(
-    fields: dict[str, Any], at_two: float, at_three: float
-) -> None:
-    for ranks, allowed in ((2, at_two), (3, at_three)):
-        assert module.tolerance(TWO.model_copy(update={"world_size": ranks, **fields})) == allowed
-
-
-def test_micro_batches_add_up_as_in_a_step() -> None:
-    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
-    images, labels = torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 2, 0])
-    whole, parts = (
-        own_gradients(network, of("with_state", accumulate=n), images, labels) for n in (1, 2)
-    )
-    assert max(relative(parts, whole)) < 1e-6
-    assert network[1].weight.grad is None
 
 
 def test_a_layer_used_twice_keeps_its_parameters() -> None:
     twice = nn.Linear(12, 12)
     network, before = nn.Sequential(nn.Flatten(), twice, twice), [*twice.parameters()]
     images, labels = torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 2, 0])
-    found = own_gradients(network, of("with_state"), images, labels)
+    own = own_gradients(network, configured("with_state"), images, labels)
     assert all(p is old for p, old in zip(twice.parameters(), before, strict=True))
     loss = nn.functional.cross_entropy(network(images), labels)
-    assert max(relative(found, list(torch.autograd.grad(loss, before)))) == 0
+    assert max(relative(own, list(torch.autograd.grad(loss, before)))) == 0
+
+
+def planted(rank: Rank) -> list[Any]:
+    """Train every model with every fault, on all ranks or on the last alone."""
+    rows = []
+    for model in MODELS:
+        for fault in FAULTS:
+            for last_alone in (False, True) if fault is not no_fault else (False,):
+                own = no_fault if last_alone and not rank.number else fault
+                config = rank.config.model_copy(update={"model": f"{__name__}:{model}"})
+                parity, _ = train(config, rank.backend, own, rank.number, steps=(2,))
+                rows.append([model, fault.__name__, last_alone, parity.results[0]])
+    return rows
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
+@pytest.mark.parametrize(
+    ("backend", "transport", "ranks"), [("ddp", "gloo", 2), ("horovod", "mpi", 3)]
+)
 def test_a_planted_fault_is_never_called_parity(backend: str, transport: str, ranks: int) -> None:
     """Gradients that are scaled, dropped, swapped or late, on every rank or on one alone."""
-    done = together(ranks, "tests.bench.parity_worker", backend, transport)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = json.loads(done.stdout.splitlines()[-1])
+    words = ["--backend", backend, "--transport", transport, "--max-lr", "1e-3"]
+    rows = on_ranks(ranks, planted, *words)[0][0]
     assert len(rows) == 5 * (1 + 4 * 2)
-    for model, fault, last_alone, holds, step in rows:
+    for model, fault, last_alone, step in rows:
         if model == "moody":  # beyond any proof, though a fault may show
-            assert holds is None or (fault != "none" and not holds), (fault, last_alone, step)
+            assert step.holds is None or (fault != "no_fault" and not step.holds), step
         else:
-            assert holds is (fault == "none"), (model, fault, last_alone, step)
-        if model == "with_state" and fault == "none":
-            assert (step["relative_difference"] > 0) == (ranks > 2), "by the order of summation"
+            assert step.holds is (fault == "no_fault"), (model, fault, last_alone, step)
+        if model == "with_state" and fault == "no_fault":
+            assert (step.relative_difference > 0) == (ranks > 2), "by the order of summation"

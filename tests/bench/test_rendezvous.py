@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,10 +19,6 @@ from bench.launch import rendezvous
 from bench.launch.provenance import shared_fields
 from bench.launch.rendezvous import _compare, open_store
 from bench.launch.world import Launch
-from tests.bench.ranks import ROOT, environment
-
-TINY = ["--model", "tests.bench.tiny:plain", "--batch-per-rank", "4"]
-TINY += ["--backend", "ddp", "--transport", "gloo"]
 
 
 @pytest.fixture(autouse=True)
@@ -67,27 +60,6 @@ def test_a_file_of_an_earlier_launch_is_not_followed(tmp_path: Path) -> None:
         place = {"address": "127.0.0.1", "port": store.port, "nonce": nonce}
         (tmp_path / "x.json").write_text(json.dumps(place))
         assert (rendezvous._try(tmp_path / "x.json") is None) == (nonce == "before")
-
-
-LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
-
-
-@pytest.mark.ranks
-def test_a_rank_stopped_while_it_waits_leaves_no_file_behind(tmp_path: Path) -> None:
-    """Rank 0 of two, the other of which never starts."""
-    start = [sys.executable, "-m", "bench", *TINY, "--image-size", "8", "--world-size", "2"]
-    place = {**LAUNCHED, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(
-        start, cwd=ROOT, env=environment(place), stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("rendezvous.*.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    process.terminate()
-    assert "interrupted by SIGTERM" in process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + signal.SIGTERM
-    assert not list(tmp_path.glob("rendezvous.*"))
 
 
 def test_a_store_that_torchrun_does_not_serve_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from bench.record import Run, read_run
+from bench.record import read_run
+from bench.study import comparability
 from bench.study.rows import others_share
 from tests.bench.ranks import ROOT, bench, environment, mpirun, run, torchrun
 
@@ -38,19 +39,13 @@ def test_one_process(tmp_path: Path) -> None:
     result = read_run(log)
     assert result.problem is None
     assert min(result.step_seconds()[0]) >= 0.02, "the sleep is a part of every timed step"
-    assert result.config is not None
-    assert result.config.log_path == log
     assert [len(steps) for steps in result.step_seconds()] == [6]
     assert [len(steps) for steps in result.step_seconds("warmup")] == [3]
     rank = result.host["ranks"][0]
-    assert rank["threads"] == 2
+    assert (rank["threads"], result.host["env"]["OMP_NUM_THREADS"]) == (2, "2")
     assert rank["affinity"] == sorted(os.sched_getaffinity(0))
-    assert result.host["env"]["OMP_NUM_THREADS"] == "2"
     assert result.end["samples"] == 9 * 8
-    assert 0 <= rank["load_1min"] < 1000
-    assert 0 <= rank["steal_jiffies"] <= result.end["steal_jiffies"][0], "at start and end"
-    assert len(result.end["load_1min"]) == 1
-    for name in ("busy_jiffies", "idle_jiffies", "own_jiffies"):
+    for name in ("steal_jiffies", "busy_jiffies", "idle_jiffies", "own_jiffies"):
         assert 0 <= rank[name] <= result.end[name][0], name
     assert result.end["own_jiffies"][0] > rank["own_jiffies"], "it trained"
     assert 0 <= (others_share(result) or 0.0) < 1
@@ -78,6 +73,9 @@ def test_two_ranks_log_where_they_ran(tmp_path: Path) -> None:
     assert yields or len(os.sched_getaffinity(0)) > 2
     assert len(result.step_seconds()) == 2
     assert result.end["samples"] == 9 * 16
+    assert result.config is not None
+    facts = comparability.facts(result.config, result.host, result.end, result.workload)
+    assert facts["wire"] == "TCP over lo"
 
 
 def test_silent_worlds_of_one_rank_are_refused(tmp_path: Path) -> None:
@@ -93,12 +91,11 @@ def test_silent_worlds_of_one_rank_are_refused(tmp_path: Path) -> None:
     assert read_run(log).state == "wrong world"
 
 
-@pytest.mark.parametrize("backend", ["ddp", "horovod"])
-def test_srun_without_pmix_is_refused(backend: str) -> None:
+def test_srun_without_pmix_is_refused() -> None:
     """Under `srun --mpi=none`: Slurm's variables, and an MPI that knows of nobody else."""
     extra = {f"SLURM_{name}": "0" for name in ("STEP_ID", "PROCID", "LOCALID", "NODEID")}
     extra |= {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_JOB_ID": "1"}
-    done = bench(1, *SHORT, *pair(backend, "mpi"), extra=extra)
+    done = bench(1, *SHORT, *pair("horovod", "mpi"), extra=extra)
     assert done.returncode == 2
     (line,) = error_lines(done)
     assert "srun started 2 ranks" in line
@@ -137,13 +134,21 @@ def test_input_errors_are_one_line_and_load_no_torch(tmp_path: Path) -> None:
     assert run([sys.executable, "-m", "bench", "--help"]).returncode == 0
 
 
-def test_errors_found_with_torch_are_one_line_and_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("resnet51", "near: resnet50"),
+        ("vit_b_16", "cannot train on a batch of shape [8, 3, 32, 32]"),
+    ],
+)
+def test_errors_found_with_torch_are_one_line_and_recorded(
+    model: str, words: str, tmp_path: Path
+) -> None:
     log = tmp_path / "run.jsonl"
-    done = bench(1, *SHORT, "--model", "resnet51", "--log-path", str(log))
+    done = bench(1, *SHORT, "--model", model, "--log-path", str(log))
     assert done.returncode == 2
     (line,) = error_lines(done)
-    assert "resnet50" in line
-    assert done.stderr.splitlines()[-1] == line
+    assert words in line
     assert "Traceback" not in done.stderr
     assert read_run(log).state == "failed"
 
@@ -156,15 +161,6 @@ def test_horovod_missing(tmp_path: Path) -> None:
     (line,) = error_lines(done)
     assert "no such build" in line
     assert "make setup" in line
-
-
-def test_a_loss_that_is_not_finite_is_not_ok(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    done = bench(1, *SHORT, "--base-lr", "1e38", "--log-path", str(log))
-    assert done.returncode == 1
-    result = read_run(log)
-    assert result.state == "failed"
-    assert "loss_finite" in str(result.problem)
 
 
 def test_a_loss_that_explodes_is_not_ok_and_was_foretold(tmp_path: Path) -> None:
@@ -201,30 +197,23 @@ def start(log: Path, *options: str) -> subprocess.Popen[str]:
     return process
 
 
-def finished(process: subprocess.Popen[str], log: Path) -> Run:
-    process.communicate(timeout=60)
-    return read_run(log)
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [(signal.SIGINT, []), (signal.SIGTERM, pair("horovod", "gloo"))],
+    ids=["alone", "under mpirun"],
+)
 def test_a_signal_leaves_an_interrupted_log(
-    tmp_path: Path, number: signal.Signals, code: int
+    tmp_path: Path, number: signal.Signals, options: list[str]
 ) -> None:
     log = tmp_path / "run.jsonl"
-    process = start(log)
+    process = start(log, *options)
     process.send_signal(number)
-    result = finished(process, log)
-    assert process.returncode == code
+    process.communicate(timeout=60)
+    result = read_run(log)
+    assert options or process.returncode == 128 + number
     assert result.state == "interrupted"
     assert result.end["signal"] == number.name
     assert len(result.windows) >= 2, "what was measured before stays"
-
-
-def test_interrupting_mpirun(tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    process = start(log, *pair("horovod", "gloo"))
-    process.send_signal(signal.SIGTERM)
-    assert finished(process, log).state == "interrupted"
 
 
 def test_a_rank_out_of_memory_is_told_from_a_failure(tmp_path: Path) -> None:
@@ -236,12 +225,3 @@ def test_a_rank_out_of_memory_is_told_from_a_failure(tmp_path: Path) -> None:
     assert result.state == "out of memory"
     assert str(result.problem).startswith("rank 1: RuntimeError: ")
     assert "DefaultCPUAllocator: can't allocate memory" in str(result.problem)
-
-
-def test_a_model_that_does_not_fit_its_input_is_one_line() -> None:
-    done = bench(1, "--dataset", "digits", "--batch-per-rank", "4", "--model", "vit_b_16")
-    assert done.returncode == 2
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert "model=vit_b_16 cannot train on a batch of shape [4, 3, 32, 32]" in line
-    assert "--image-size" in line
-    assert "Traceback" not in done.stderr

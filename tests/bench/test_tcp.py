@@ -1,9 +1,8 @@
-"""The wire that gradients took is read from the process's own connections, for every transport."""
+"""The wire that gradients took is read from the process's own connections."""
 
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from bench.backends.hvd_start import require_interface_taken
 from bench.config import RunConfig, UsageError
 from bench.launch import machine
-from bench.record import read_run
 from bench.study import comparability
-from tests.bench.ranks import bench
 
 
 def test_bytes_are_counted_by_interface_in_both_directions() -> None:
@@ -66,32 +63,15 @@ def test_the_wire_is_what_carried_the_gradients(
     assert facts["wire"] == expected
 
 
-def test_where_no_gradient_is_exchanged_there_is_no_wire() -> None:
-    alone = RunConfig(batch_per_rank=4)
-    off = RUN.model_copy(update={"exchange": "off"})
-    ends: list[dict[str, Any]] = [{"tcp_bytes": [{}]}, {"tcp_bytes": [{}, {}]}, {}]
-    for run, end in zip((alone, off, RUN), ends, strict=True):
-        assert "wire" not in comparability.facts(run, {}, end, WORK)
-
-
-@pytest.mark.ranks
 @pytest.mark.parametrize(
-    ("backend", "transport", "extra", "expected"),
+    ("run", "end"),
     [
-        ("ddp", "mpi", {}, "no TCP"),  # shared memory, unless MPI is told otherwise
-        ("horovod", "mpi", {"OMPI_MCA_btl": "self,tcp"}, "TCP over lo"),
-        ("ddp", "gloo", {}, "TCP over lo"),
+        (RunConfig(batch_per_rank=4), {"tcp_bytes": [{}]}),
+        (RUN.model_copy(update={"exchange": "off"}), {"tcp_bytes": [{}, {}]}),
+        (RUN, {}),
     ],
 )
-def test_real_ranks_record_the_wire_that_they_took(
-    backend: str, transport: str, extra: dict[str, str], expected: str, tmp_path: Path
+def test_where_no_gradient_is_exchanged_there_is_no_wire(
+    run: RunConfig, end: dict[str, Any]
 ) -> None:
-    log = tmp_path / "run.jsonl"
-    small = ["--model", "mlp", "--image-size", "8", "--batch-per-rank", "4", "--windows", "1"]
-    argv = ["--backend", backend, "--transport", transport, "--world-size", "2", *small]
-    done = bench(2, *argv, "--log-path", str(log), extra=extra)
-    assert done.returncode == 0, done.stderr
-    run = read_run(log)
-    assert run.config is not None
-    facts = comparability.facts(run.config, run.host, run.end, run.workload)
-    assert facts["wire"] == expected
+    assert "wire" not in comparability.facts(run, {}, end, WORK)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench.config import UsageError
-from bench.lifecycle import turn_table
+from bench.lifecycle import turns
 from bench.lifecycle.peers import ENDED, STOPPED, state
-from bench.lifecycle.turn_table import EVERYBODY, VARIABLE, Place, TurnTable, place_of, table_of
-from bench.lifecycle.waking import Waker
+from bench.lifecycle.turns import EVERYBODY, VARIABLE, Place, TurnTable, Waker, place_of
 from bench.record import read_run
 from tests.bench.ranks import ROOT, environment, mpirun
-from tests.bench.test_faults import SPARE_S, TINY, left_behind, wait_for
+from tests.bench.test_faults import SPARE_S, left_behind, start, wait_for, words
 
 LOOK_S = 30.0  # a stopped rank looks around so often
 
@@ -36,12 +35,9 @@ def test_words_there_and_back() -> None:
     place = Place("abc", 1, (1, 2))
     assert place_of({VARIABLE: place.words}) == place
     assert place_of({}) is None
-
-
-@pytest.mark.parametrize("words", ["abc 0", "abc 2 1,2", "abc 0 1,0", "abc 0 1,,2", "a/b 0 1,1"])
-def test_other_words_are_refused(words: str) -> None:
-    with pytest.raises(UsageError, match=r"must be 'LAUNCH TURN SIZE,SIZE,\.\.\.'"):
-        place_of({VARIABLE: words})
+    for wrong in ("abc 0", "abc 2 1,2", "abc 0 1,0", "abc 0 1,,2", "a/b 0 1,1"):
+        with pytest.raises(UsageError, match=r"must be 'LAUNCH TURN SIZE,SIZE,\.\.\.'"):
+            place_of({VARIABLE: wrong})
 
 
 def test_turns_go_round_and_leave_out_who_is_done(table: TurnTable) -> None:
@@ -76,63 +72,61 @@ def test_all_see_one_table_and_the_first_who_breaks_off_counts(table: TurnTable)
     assert (table.broken_by, other.broken_by) == (1, 1)
 
 
-def test_worlds_in_other_process_namespaces_are_refused(table: TurnTable) -> None:
-    table._numbers[table._namespace] += 1  # as if another had come first
-    with pytest.raises(UsageError, match=r"process-id namespaces.* turns = false"):
-        table_of({VARIABLE: table.place.words})
-
-
 def test_memory_that_cannot_be_written_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_table, "SHARED_MEMORY", tmp_path / "none")
+    monkeypatch.setattr(turns, "SHARED_MEMORY", tmp_path / "none")
     with pytest.raises(UsageError, match=r"No such file.* turns = false into the study"):
-        table_of({VARIABLE: "abc 0 1,1"})
+        TurnTable(Place("abc", 0, (1, 1)))
 
 
 def test_a_stopped_process_is_woken_by_its_own_timer() -> None:
-    waker = Waker(1)
     child = os.fork()
-    if child == 0:  # timers are not inherited
+    if child == 0:
         try:
-            own = Waker(1)
-            own.set()
-            os.kill(os.getpid(), signal.SIGSTOP)
-            own.clear()
-            os.kill(os.getpid(), signal.SIGSTOP)
+            waker = Waker(1)
+            for stops in range(3):
+                waker.set()
+                if stops == 2:
+                    waker.clear()
+                os.kill(os.getpid(), signal.SIGSTOP)
         finally:
             os._exit(0)
-    waker.set()  # this process runs: it takes no notice
-    stops = 0
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and stops < 2:
-        _, status = os.waitpid(child, os.WUNTRACED)
-        stops += os.WIFSTOPPED(status)
-    time.sleep(2)
-    assert stops == 2, "it went on to its second stop"
+    for _ in range(3):
+        assert os.WIFSTOPPED(os.waitpid(child, os.WUNTRACED)[1]), "it goes on to its last stop"
+    time.sleep(1.5)
     assert state(child) == STOPPED, "nothing wakes it any more"
-    waker.clear()
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+
+
+def test_a_stopped_loading_process_ends_with_its_rank() -> None:
+    code = """if True:
+        import os, signal
+        from bench.lifecycle.peers import end_with
+        rank = os.getpid()
+        if os.fork() == 0:
+            end_with(rank)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        os.waitpid(-1, os.WUNTRACED)
+        os.kill(rank, signal.SIGKILL)
+    """
+    mark = uuid.uuid4().hex
+    env = environment({"FAULT_MARK": mark})
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, timeout=60)
+    assert (done.returncode, left_behind(mark)) == (-signal.SIGKILL, [])
 
 
 @pytest.mark.ranks
 def test_the_stopped_world_ends_when_the_other_is_killed_whole(tmp_path: Path) -> None:
     """Without a driver, and with nobody left to wake it."""
-    mark, place = uuid.uuid4().hex, Place(uuid.uuid4().hex, 0, (2, 2))
-    told = {"FAULT": "held step", "FAULT_WORLD": "0", "FAULT_AT": str(tmp_path / "moment")}
+    mark, launch, worlds = uuid.uuid4().hex, uuid.uuid4().hex, []
     logs = [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
-    worlds = []
     for turn, log in enumerate(logs):
-        extra = {**told, "FAULT_MARK": mark, VARIABLE: Place(place.launch, turn, place.sizes).words}
-        words = ["-m", "bench", *TINY, "--warmup-steps", "3", "--backend", "ddp"]
-        words += ["--transport", "gloo", "--world-size", "2", "--log-path", str(log)]
-        own: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True, "cwd": ROOT}
-        with log.with_suffix(".out").open("wb") as out:
-            command = mpirun(2, *words)
-            env = environment(extra)
-            worlds.append(subprocess.Popen(command, env=env, stdout=out, stderr=out, **own))
-    wait_for((tmp_path / "moment").exists, logs[0])
+        place = {VARIABLE: Place(launch, turn, (2, 2)).words, "FAULT_WORLD": "0"}
+        command = mpirun(2, *words("held step", "ddp/gloo", log), "--stall-timeout-s", "600")
+        worlds.append(start(command, log, mark, "held step", **place))
+    wait_for(logs[0].with_suffix(".moment").exists, logs[0])
     running, stopped = ([r["pid"] for r in read_run(log).host["ranks"]] for log in logs)
     wait_for(lambda: all(state(pid) == STOPPED for pid in stopped), logs[1])
     for pid in (worlds[0].pid, *running):
@@ -143,4 +137,4 @@ def test_the_stopped_world_ends_when_the_other_is_killed_whole(tmp_path: Path) -
     problem = read_run(logs[1]).problem or ""
     assert "TurnsBroken: world 1 of the 2 that take turns has ended before its time" in problem
     assert left_behind(mark) == []
-    assert not turn_table.table_path(place.launch).exists()
+    assert not turns.table_path(launch).exists()

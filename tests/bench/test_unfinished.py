@@ -59,7 +59,7 @@ def test_a_result_and_what_is_no_log_keep_their_names(tmp_path: Path) -> None:
     touched = ended(tmp_path / "touched.jsonl", failed(events()[:2]))
     touched.write_text(touched.read_text().replace("no such", "no good"))
     planned = of_this_host(events()[:-1])
-    planned[0][1]["config"] = {**planned[0][1]["config"], "study": "weak", "block": 0}
+    planned[0][1]["config"] = {**planned[0][1]["config"], "study": "weak", "launch": 0}
     ended(tmp_path / "planned.jsonl", planned)
     notes = tmp_path / "notes.jsonl"
     notes.write_text('{"mine": 1}\n')

@@ -18,20 +18,17 @@ def wire(**fields: Any) -> Wire:
 IMAGES = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).reshape(2, 3, 4, 5)
 
 
-@pytest.mark.parametrize(
-    "tensor",
-    [
-        IMAGES,
-        IMAGES.to(memory_format=torch.channels_last),
-        IMAGES.reshape(2, 3, 4, 5, 1)
-        .expand(2, 3, 4, 5, 2)
-        .contiguous(memory_format=torch.channels_last_3d),
-        IMAGES[0, 0].t(),
-        torch.tensor(1.0),
-    ],
-    ids=["contiguous", "channels_last", "channels_last_3d", "transposed", "scalar"],
-)
-def test_a_dense_tensor_travels_without_a_copy(tensor: torch.Tensor) -> None:
+LAYOUTS = {
+    "contiguous": IMAGES,
+    "channels_last": IMAGES.to(memory_format=torch.channels_last),
+    "transposed": IMAGES[0, 0].t(),
+    "scalar": torch.tensor(1.0),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_dense_tensor_travels_without_a_copy(layout: str) -> None:
+    tensor = LAYOUTS[layout]
     sent, context = wire().compress(tensor)
     assert sent.is_contiguous()
     assert sent.data_ptr() == tensor.data_ptr()
@@ -40,17 +37,10 @@ def test_a_dense_tensor_travels_without_a_copy(tensor: torch.Tensor) -> None:
     assert back.stride() == tensor.stride()
 
 
-@pytest.mark.parametrize(
-    ("fields", "own", "travels_as"),
-    [
-        ({"precision": "bf16"}, torch.bfloat16, torch.float32),
-        ({}, torch.float64, torch.float64),
-    ],
-)
-def test_types(fields: dict[str, Any], own: torch.dtype, travels_as: torch.dtype) -> None:
-    tensor = IMAGES.to(own).to(memory_format=torch.channels_last)[:, ::2]  # with gaps
-    sent, context = wire(**fields).compress(tensor)
-    assert sent.dtype == travels_as
-    back = wire(**fields).decompress(sent, context)
-    assert back.dtype == own
-    assert torch.equal(back, tensor), "small whole numbers are exact in every type here"
+def test_bfloat16_travels_as_float32() -> None:
+    tensor = IMAGES.bfloat16().to(memory_format=torch.channels_last)[:, ::2]  # with gaps
+    sent, context = wire(precision="bf16").compress(tensor)
+    assert sent.dtype == torch.float32
+    back = wire(precision="bf16").decompress(sent, context)
+    assert back.dtype == torch.bfloat16
+    assert torch.equal(back, tensor)

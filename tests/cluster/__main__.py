@@ -73,8 +73,6 @@ def _run_apart(command: Sequence[str]) -> int:
 
 
 def _run_inside(command: Sequence[str]) -> int:
-    from slurm.submit import SHARED  # --check asks before the environment is made
-
     signal.signal(signal.SIGINT, lambda *_: None)
     os.environ["PATH"] = daemons.PATH
     # all nodes share the machine's cores: an Open MPI that polls would take them from the ranks
@@ -92,7 +90,6 @@ def _run_inside(command: Sequence[str]) -> int:
         print(_WELCOME, flush=True)
         os.environ["PS1"] = r"[test cluster] \w# "
         command = ["bash", "--norc", "-i"]
-    os.environ[SHARED] = os.pathsep.join(map(str, namespace.below_tmp()))
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(
         config.SHARED
     )  # what tests write must be seen by all nodes

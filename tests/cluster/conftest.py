@@ -22,7 +22,6 @@ def cluster() -> None:
 @pytest.fixture(autouse=True)
 def nothing_left(cluster: None) -> Iterator[None]:
     yield
-    steps.abandon()
     left = steps.leftovers()
     if left:
         steps.run(["scancel", "--user=root"])

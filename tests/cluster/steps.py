@@ -1,11 +1,9 @@
-"""Runs of the bench on the cluster, looked after as a job script does: a limit, an `exit` event,
-and nothing left behind.
-"""
+"""What Slurm and the nodes say of the tests' jobs and runs, and what these leave behind."""
 
 from __future__ import annotations
 
+import re
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,90 +11,44 @@ from pathlib import Path
 
 import pytest
 
-from bench.record import Run, append_event, read_run
+from bench.record import Run, read_run
 from tests.cluster.namespace import ROOT
 
-TINY = ("--model", "tests.bench.tiny:normalised", "--dataset", "synthetic", "--batch-per-rank", "8")
-SHORT = (*TINY, "--warmup-steps", "3", "--windows", "2", "--steps-per-window", "3")
-ENDLESS = (*TINY, "--windows", "100000")
-PLUG_IN = {"gloo": "none", "mpi": "pmix"}  # what srun must be told for each transport
-CELLS = [(backend, transport) for backend in ("ddp", "horovod") for transport in ("gloo", "mpi")]
 LOST = "n2"  # the node that tests switch off
-_GRACE_S = 20.0  # from TERM to KILL Slurm waits five
-_started: list[subprocess.Popen[str]] = []
+ENDS = ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"]
 
 
-def cell(backend: str, transport: str, ranks: int) -> list[str]:
-    """Return options of the bench for one framework over one transport."""
-    return ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
-
-
-def run(
-    command: Sequence[str], limit_s: float = 120, cwd: Path = ROOT
-) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str], limit_s: float = 120) -> subprocess.CompletedProcess[str]:
     """Run to the end; its output is captured."""
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL
+        command, cwd=ROOT, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL
     )
 
 
-def bench(*options: str) -> list[str]:
-    """Return the command `python -m bench` with these options."""
-    return [sys.executable, "-m", "bench", *options]
+def facts(job: str) -> dict[str, str]:
+    """Read what Slurm knows of the job, by scontrol's names."""
+    done = run(["scontrol", "-o", "show", "job", job])
+    assert done.returncode == 0, done.stderr
+    return dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
 
 
-class Step:
-    """One `srun python -m bench` that has been started."""
-
-    def __init__(self, log: Path, srun: Sequence[str], options: Sequence[str]) -> None:
-        self.log = log
-        self._started = time.monotonic()
-        # -K1: ranks that wait for a dead one are ended
-        self._process = subprocess.Popen(
-            ["srun", "-K1", *srun, *bench(*options, "--log-path", str(log))],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-        )
-        self.output = ""
-        _started.append(self._process)
-
-    def reach_windows(self, limit_s: float = 300) -> Run:
-        """Wait until the run is inside its windows, and read the log as far as it goes."""
-        deadline = time.monotonic() + limit_s
-        while not (self.log.exists() and '"window", "index": 1' in self.log.read_text()):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"no windows: {self._process.communicate(timeout=_GRACE_S)[0]}")
-            time.sleep(0.1)
-        return read_run(self.log)
-
-    def end(self, limit_s: float = 150) -> Run:
-        """Wait to the end or to the limit, note how it ended, and read the log."""
-        timed_out = False
-        try:
-            self.output = self._process.communicate(timeout=limit_s)[0]
-        except subprocess.TimeoutExpired:
-            timed_out = True
-            self._process.kill()
-            self.output = self._process.communicate()[0]
-        self.log.with_suffix(".out").write_text(self.output)
-        facts: dict[str, object] = {"timed_out": timed_out, "limit_s": limit_s}
-        facts |= {"interrupted": False, "said": self.output.splitlines()}
-        self.log.touch()
-        facts |= {"code": self._process.returncode, "wall_s": time.monotonic() - self._started}
-        append_event(self.log, "exit", **facts)
-        return recorded_once(self.log)
+def wait_for(job: str, states: Sequence[str] = ENDS, limit_s: float = 150) -> str:
+    """Wait until the job's state is one of `states`, by default an end; return that state."""
+    deadline = time.monotonic() + limit_s
+    while (state := facts(job)["JobState"]) not in states:
+        if time.monotonic() > deadline:
+            pytest.fail(f"job {job} is {state}, not {' or '.join(states)}, after {limit_s:g} s")
+        time.sleep(0.2)
+    return state
 
 
-def finish(log: Path, srun: Sequence[str], options: Sequence[str]) -> Run:
-    """Run to the end; fails with all that was printed unless the log proves a complete run."""
-    step = Step(log, srun, options)
-    result = step.end()
-    assert result.problem is None, f"{result.problem}\n{step.output}"
-    return result
+def start_again(job: str) -> None:
+    """Let a requeued job start now: by itself it would wait for two minutes."""
+    wait_for(job, ["PENDING"])
+    # a start within a second or so of the last one's end is refused on the nodes: "Job credential
+    # revoked"
+    time.sleep(2)
+    run(["scontrol", "update", f"JobId={job}", "TimeLimit=15", "StartTime=now"])
 
 
 def recorded_once(log: Path) -> Run:
@@ -105,31 +57,13 @@ def recorded_once(log: Path) -> Run:
     """
     result = read_run(log)
     counts = Counter(event["event"] for event in result.events)
-    assert counts["start"] <= 1
-    assert counts["end"] <= 1
-    assert counts["exit"] <= 1
+    assert max(counts[event] for event in ("start", "end", "exit")) <= 1
     assert [window["index"] for window in result.windows] == list(range(counts["window"]))
     assert result.state != "running", result.problem
     return result
 
 
-def places(result: Run) -> list[tuple[str, int, int]]:
-    """Return host, local rank and local size of each rank, as the run recorded them."""
-    return [
-        (rank["hostname"], rank["local_rank"], rank["local_size"]) for rank in result.host["ranks"]
-    ]
-
-
-def abandon() -> None:
-    """End every srun that a failed test has not waited for."""
-    while _started:
-        process = _started.pop()
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
-
-
-def leftovers(within_s: float = _GRACE_S) -> list[str]:
+def leftovers(within_s: float = 20) -> list[str]:
     """List processes of runs and Slurm's steps, and jobs, that are still there after `within_s`."""
     deadline = time.monotonic() + within_s
     while left := _processes() + run(["squeue", "-h"]).stdout.splitlines():

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import Run
-from tests.cluster import jobs, models, steps
+from tests.cluster import models, steps
 from tests.cluster.namespace import ROOT
 
 _STUDY = """\
@@ -25,7 +25,7 @@ question = "Does it come to its end?"
 cells = {cells}
 scaling = ["batch"]
 nodes = [{nodes}]
-{blocks}
+{launches}
 time_limit_s = 180
 expected_run_s = 15
 turns = {turns}
@@ -58,7 +58,7 @@ def site(folder: Path, extra: Sequence[str] = (), **changes: str) -> Path:
 
 @dataclass(frozen=True)
 class Tiny:
-    """One block of one run for each cell, at one node count: one job."""
+    """One launch of one run for each cell, at one node count: one job."""
 
     folder: Path
     site: Path
@@ -66,7 +66,7 @@ class Tiny:
     cells: tuple[str, ...] = ("ddp", "horovod")
     nodes: int = 2
     turns: bool = False  # else one run after the other
-    blocks: str = "blocks = 1"  # and further keys
+    launches: str = "launches = 1"  # and further keys
 
     @property
     def hold(self) -> Path:
@@ -82,7 +82,7 @@ class Tiny:
             name=self.name,
             cells=list(self.cells),
             nodes=self.nodes,
-            blocks=self.blocks,
+            launches=self.launches,
             turns=str(self.turns).lower(),
         )
         source.write_text(text.replace("'", '"'))
@@ -171,11 +171,3 @@ class Tiny:
         """Read all that jobs and runs have printed."""
         paths = [*self._top.glob("jobs/*.out"), *self._top.glob("runs/*.out")]
         return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')}" for path in paths)
-
-
-def end_of(job: str) -> str:
-    """Wait until Slurm has ended the job, and return how it ended."""
-    return jobs.wait_for(
-        job,
-        ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"],
-    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.load import read_site
+from slurm.site import read_site
 from tests.cluster import config
 from tests.cluster.steps import run
 from tests.slurm.scripts import CLUSTERS, STUDIES, report, shipped

@@ -1,6 +1,5 @@
 #!/bin/bash
-#SBATCH --job-name=smoke-n002-b00
-#SBATCH --account=ACCOUNT
+#SBATCH --job-name=smoke-n002-launch00
 #SBATCH --partition=gpu
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
@@ -13,8 +12,8 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --no-requeue
 #
-# Study 'smoke' on OSC Cardinal, H100 nodes (site 'cardinal'; from documentation (read November 2026), not run there):
-# block 0 at 2 node(s), 2 runs, about 3 min.
+# Study 'smoke' on OSC Cardinal, H100 nodes (site 'cardinal'; not verified):
+# launch 0 at 2 node(s), 2 runs, about 3 min.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
@@ -22,7 +21,7 @@
 # `turns N` are started together and take turns, window by window. Runs below `apart N REASON` are started one by one.
 # Edit or delete lines as you like. A run whose log exists is not started again. A failed run does not stop other launches,
 # unless its input was wrong.
-# One job is one block: every framework and setting in a random but recorded order on the same nodes.
+# One job is one launch: every framework and setting in a random but recorded order on the same nodes.
 # No run starts that cannot end before the job must. Slurm's warning before the time limit and
 # `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
 # Another Python, or no look at the launch beforehand: PYTHON=... PREFLIGHT=no sbatch THIS_FILE
@@ -40,7 +39,7 @@ export SLURM_EXPORT_ENV=ALL # steps see what is exported here, also where sbatch
 [ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; submit this script from the repository root" >&2; exit 2; }
 command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE" >&2; exit 2; }
 
-# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned launches from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
 # Study 'smoke' as it was fitted to its site: counts, transports and devices filled in.
 name = "smoke"
@@ -48,8 +47,8 @@ question = "Does a job at this site do all it should, from the look at the launc
 cells = ["single", "ddp/nccl", "horovod/nccl"]
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
-blocks = 2
-max_blocks = 20
+launches = 2
+max_launches = 20
 turns = true
 margin = 0.02
 time_limit_s = 180
@@ -96,7 +95,7 @@ JOB=(
   --python="$PYTHON"
   --launcher=srun
   --launch-args='--kill-on-bad-exit=1 --gpus-per-node=4'
-  --job=n002-b00
+  --job=n002-launch00
   --nodes=2
   --ranks-per-node=4
   --cpus-per-rank=24 # as Slurm counts CPUs
@@ -108,8 +107,8 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 0
+# Launch 0: one randomised pass, every run with seed 0
 turns 2
-run b00-03-ddp-nccl-w8-b8 8 --backend ddp --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
-run b00-04-horovod-nccl-w8-b8 8 --backend horovod --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run launch00-03-ddp-nccl-w8-b8 8 --backend ddp --transport nccl --batch-per-rank 8 --seed 0 --launch 0 --position 3 --curves weak
+run launch00-04-horovod-nccl-w8-b8 8 --backend horovod --transport nccl --batch-per-rank 8 --seed 0 --launch 0 --position 4 --curves weak
 END_OF_RUNS

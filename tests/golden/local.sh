@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Study 'smoke' on this machine (site 'local'; not run yet):
+# Study 'smoke' on this machine (site 'local'; not verified):
 # 10 runs.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #
@@ -26,7 +26,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 [ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; run this script from the repository root" >&2; exit 2; }
 command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..." >&2; exit 2; }
 
-# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned launches from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
 # Study 'smoke' as it was fitted to its site: counts, transports and devices filled in.
 name = "smoke"
@@ -34,8 +34,8 @@ question = "Does a job at this site do all it should, from the look at the launc
 cells = ["single", "ddp/mpi", "horovod/mpi"]
 scaling = ["weak"]
 world_sizes = [1, 2]
-blocks = 2
-max_blocks = 20
+launches = 2
+max_launches = 20
 turns = true
 margin = 0.02
 time_limit_s = 180
@@ -82,21 +82,21 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 0
+# Launch 0: one randomised pass, every run with seed 0
 turns 3
-run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
-run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
-run b00-02-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run launch00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --launch 0 --position 0 --curves weak
+run launch00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --launch 0 --position 1 --curves weak
+run launch00-02-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --launch 0 --position 2 --curves weak
 turns 2
-run b00-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
-run b00-04-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run launch00-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --launch 0 --position 3 --curves weak
+run launch00-04-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --launch 0 --position 4 --curves weak
 
-# Block 1: one randomised pass, every run with seed 1
+# Launch 1: one randomised pass, every run with seed 1
 turns 3
-run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
-run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
-run b01-04-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
+run launch01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --launch 1 --position 0 --curves weak
+run launch01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --launch 1 --position 1 --curves weak
+run launch01-04-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 1 --launch 1 --position 4 --curves weak
 turns 2
-run b01-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
-run b01-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
+run launch01-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --launch 1 --position 2 --curves weak
+run launch01-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --launch 1 --position 3 --curves weak
 END_OF_RUNS

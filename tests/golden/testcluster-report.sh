@@ -8,7 +8,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --no-requeue
 #
-# Study 'weak' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
+# Study 'weak' on four emulated nodes on one machine (site 'testcluster'; verified on 2026-11-21):
 # the report on what its jobs measured, however they end; planned runs that are missing are listed as gaps.
 #
 # Written by `python -m slurm`; submit it by hand from the repository root: sbatch --dependency=afterany:JOB:JOB THIS_FILE

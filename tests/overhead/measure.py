@@ -1,121 +1,124 @@
-"""Inside a launched rank: the loops in turns on one model."""
+"""Inside a launched rank: our loop and a bare one, as a tutorial writes it, in turns on one model.
+
+One wrapped model, so that where it lies in memory cannot favour a loop. This is precise, and blind
+to anything outside the loop.
+"""
 
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 
 from bench import backends, data
-from bench.backends.protocol import Backend, Session
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
+from bench.config.derived import MOMENTUM
+from bench.data.dataset import import_torchvision
 from bench.launch.world import Launch
 from bench.models import build_model
 from bench.record import RunLog
-from bench.start import write_start
+from bench.rig import write_start
 from bench.train import device
 from bench.train.checks import digest
-from bench.train.input import Input
-from bench.train.loop import Loop
-from bench.train.timing import time_steps
-from tests.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
+from bench.train.device import time_steps
+from bench.train.loop import Input, Loop
 
-OWN_STEPS = 10  # in which the harness's own time is metered
+Step = Callable[[], None]
+Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 
 
 def measure(config: RunConfig, launch: Launch, log: RunLog) -> None:
-    """Measure one launch of one cell, which needs all ranks."""
+    """Measure one launch, which needs all ranks. Exits where the loops do not train alike."""
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     backend = backends.load(config, launch, place)
     write_start(config, launch, log, backend, place, {"steps_per_turn": config.steps_per_window})
-    images = data.load_images(config)
-    # in functions of their own: wrapped models must be gone before their process group
-    equal = _take_turns(config, launch.rank, backend, images, log)
-    share = _own_share(config, launch.rank, backend, images)
-    log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
+    take_turns(config, launch.rank, backend, log)  # wrapped models go before their process group
     backend.close()
 
 
-def _take_turns(config: RunConfig, rank: int, backend: Backend, images: Any, log: RunLog) -> bool:
-    """Run each loop once a pair in one random order on all ranks; return whether they train alike.
+def take_turns(config: RunConfig, rank: int, backend: Backend, log: RunLog) -> None:
+    """Run each loop once a pair, in one random order on all ranks.
 
-    Both loops first train a model of their own, wrapped by our backend and by hand, from the same
-    parameters to the same. Then they take turns on ours.
+    Before, both train a model of their own, wrapped by our backend and by hand, from the same
+    parameters to the same.
     """
+    images = data.load_images(config)
     network = build_model(config, images.classes)
     samples = Input(config, data.batches(config, rank, images), torch.device("cpu"))
     loop = Loop(config, backend, network, samples)
-    by_hand, by_hand_network = bare_loop(config, rank)
+    by_hand, network_by_hand = bare_loop(config, rank)
+    bare = bare_step(loop.session.model, loop.session.optimizer, bare_batches(config, rank))
+
+    def seconds(step: Step, steps: int) -> float:
+        """Time a turn on the slowest rank."""
+        backend.barrier()
+        window = time_steps(step, steps, device.Cpu().stopwatch())
+        return backend.reduce_scalar(window.seconds, "max")
+
     for step in (loop.step, by_hand):
-        _seconds(step, config.warmup_steps)
-    other = float(digest(network) != digest(by_hand_network))
-    equal = backend.reduce_scalar(other, "max") == 0
-    batches = bare_batches(config, rank)
-    bare = bare_step(loop.session.model, loop.session.optimizer, batches)
-    _seconds(bare, config.warmup_steps)  # ours has warmed up on this model, and it has not
+        seconds(step, config.warmup_steps)
+    if backend.reduce_scalar(float(digest(network) != digest(network_by_hand)), "max"):
+        sys.exit("error: the loops train to different parameters")
+    seconds(bare, config.warmup_steps)  # ours has warmed up on this model, and it has not
     steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
-    if config.backend == "horovod":
-        steps["recipe"] = recipe_loop(config)
-        _seconds(steps["recipe"], config.warmup_steps)
     shuffle = random.Random(config.seed)
-    for index in range(config.windows):
+    for _ in range(config.windows):
         order = shuffle.sample(sorted(steps), len(steps))
-        seconds = {name: _slowest(steps[name], config, backend) for name in order}
-        log.write("pair", index=index, order=order, seconds=seconds)
-    return equal
+        pair = {name: seconds(steps[name], config.steps_per_window) for name in order}
+        log.write("pair", seconds=pair)
 
 
-def _seconds(step: Step, steps: int) -> float:
-    return time_steps(step, steps, device.Cpu().stopwatch()).seconds
+def bare_batches(config: RunConfig, rank: int) -> Batches:
+    """Yield the samples of the study's loop, as a person would index them by hand."""
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    images = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).float().reshape(-1, 1, 8, 8)
+    images = images.repeat_interleave(4, 2).repeat_interleave(4, 3).repeat(1, 3, 1, 1)
+    targets = torch.from_numpy(labels)
+    whole, share = config.samples_per_step, config.samples_per_rank
+    for epoch in range(10**9):
+        shuffle = np.random.default_rng([config.seed, epoch])
+        order = torch.from_numpy(shuffle.permutation(len(targets)))
+        for start in range(0, len(targets) - whole + 1, whole):
+            chosen = order[start + rank * share : start + (rank + 1) * share]
+            yield images[chosen], targets[chosen]
 
 
-def _slowest(step: Step, config: RunConfig, backend: Backend) -> float:
-    """Measure the seconds of a window on the slowest rank."""
-    backend.barrier()
-    return backend.reduce_scalar(_seconds(step, config.steps_per_window), "max")
+def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
+    """Make a plain torch step, its framework wrapped by hand as in a tutorial, and its model."""
+    torch.manual_seed(config.seed)
+    network = model = import_torchvision().models.resnet50(num_classes=10)
+    rate, decay = config.learning_rate(0), config.weight_decay
+    optimizer: Any = torch.optim.SGD(
+        model.parameters(), rate, MOMENTUM, weight_decay=decay, nesterov=config.nesterov
+    )
+    if config.backend == "ddp":
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    elif config.backend == "horovod":
+        import horovod.torch as hvd
+
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    model.train()
+    return bare_step(model, optimizer, bare_batches(config, rank)), network
 
 
-class _Meter:
-    """Sums the seconds spent in the calls it wraps: what is left of a turn is the harness's own."""
+def bare_step(model: Any, optimizer: Any, batches: Batches) -> Step:
+    """Make one step as a tutorial writes it, on whatever wrapped model and optimiser."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def step() -> None:
+        images, labels = next(batches)
+        optimizer.zero_grad()
+        loss = cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
 
-    def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any) -> Any:
-            started = time.perf_counter()
-            result = call(*args)
-            self.seconds += time.perf_counter() - started
-            return result
-
-        return timed
-
-
-class _Metered:
-    """A session whose calls in a step, its model's forward pass among them, a meter times."""
-
-    def __init__(self, session: Session, meter: _Meter) -> None:
-        self._session, self._meter = session, meter
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._session, name)
-        timed = ("model", "zero_grad", "backward", "synchronize_gradients", "step")
-        return self._meter.wrap(found) if name in timed else found
-
-
-def _own_share(config: RunConfig, rank: int, backend: Backend, images: Any) -> float:
-    """Measure a turn's share outside data, forward, backward, exchange or update; loss is in it."""
-    meter = _Meter()
-    batches = data.batches(config, rank, images)
-    timed = iter(meter.wrap(lambda: next(batches)), None)
-    network = build_model(config, images.classes)
-    loop: Any = Loop(config, backend, network, Input(config, timed, torch.device("cpu")))
-    loop.session = _Metered(loop.session, meter)
-    _seconds(loop.step, config.warmup_steps)
-    meter.seconds = 0.0
-    seconds = _seconds(loop.step, OWN_STEPS)
-    return backend.reduce_scalar(1 - meter.seconds / seconds, "max")
+    return step

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def host(world_size: int, **changes: Any) -> dict[str, Any]:
 
 
 def config(
-    cell: str, world_size: int = 1, batch: int = 16, block: int | None = 0, **fields: Any
+    cell: str, world_size: int = 1, batch: int = 16, launch: int | None = 0, **fields: Any
 ) -> RunConfig:
     """Configure a run of `cell` at `batch` images per rank, with 4 windows of 5 steps after 10."""
     cell, _, arm = cell.partition("@")  # 'ddp/mpi@again' is of the arm again
@@ -57,7 +56,7 @@ def config(
         transport=transport or "none",
         arm=arm or None,
         world_size=world_size,
-        block=block,
+        launch=launch,
         **{"batch_per_rank": batch, "curves": ("weak",), "study": "test", **fields},
     )
 
@@ -111,7 +110,7 @@ def write(
         took = {"seconds": float(each[-1].sum()), "input_seconds": [0.0] * run.world_size}
         log.write("window", index=index, steps=steps, **took)
     if windows is None:
-        sha = digest(run.block, run.seed, run.samples_per_step, run.world_size)
+        sha = digest(run.launch, run.seed, run.samples_per_step, run.world_size)
         facts = {
             "status": "ok",
             "checks": dict.fromkeys(CHECKS, True),
@@ -153,7 +152,7 @@ def resealed(text: bytes) -> bytes:
 
 def study(
     folder: Path,
-    blocks: int = 6,
+    launches: int = 6,
     cells: Mapping[str, float] | None = None,
     sd: float = 0.02,
     seed: int = 0,
@@ -163,21 +162,21 @@ def study(
     against `single`.
 
     True seconds of a step: 0.1 s per 16 images on a rank, times the slowdown, times 1.5 at two
-    ranks (a shared machine); times a factor of the block that all cells share, and noise of `sd` of
-    the run's own.
+    ranks (a shared machine); times a factor of the launch that all cells share, and the run's own
+    noise of `sd`.
     """
     noise = np.random.default_rng(seed)
     cells = {"single": 1.0, "ddp/mpi": 1.05, "horovod/mpi": 1.155} if cells is None else cells
-    for block in range(blocks):
+    for launch in range(launches):
         common = np.exp(noise.normal(0, 0.1))
         for cell, slowdown in cells.items():
             for world_size in (1,) if cell == "single" else (1, 2):
                 for curve, per_rank in (("weak", 16), ("strong", 32 // world_size)):
                     run = config(
-                        cell, world_size, per_rank, block, curves=(curve,), seed=block, **fields
+                        cell, world_size, per_rank, launch, curves=(curve,), seed=launch, **fields
                     )
                     true = 0.1 * per_rank / 16 * slowdown * (1.5 if world_size == 2 else 1.0)
-                    name = f"{block}-{curve}-{cell.replace('/', '-')}-{world_size}.jsonl"
+                    name = f"{launch}-{curve}-{cell.replace('/', '-')}-{world_size}.jsonl"
                     write(
                         folder / "runs" / name,
                         run,
@@ -187,56 +186,12 @@ def study(
     return folder
 
 
-def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02, more: str = "") -> None:
+def study_toml(folder: Path, launches: int = 6, margin: float = 0.02, more: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(
-        f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {blocks}\n'
+        f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nlaunches = {launches}\n'
         f"seed = 1\n{more}"
     )
-
-
-@dataclass
-class Job:
-    """A job under Slurm: its nodes with the slowdown of each, of one block."""
-
-    id: str
-    block: int
-    nodes: Mapping[str, float]
-    restart: int = 0
-
-    @property
-    def name(self) -> str:
-        return f"n{len(self.nodes):03d}-b{self.block:02d}"
-
-    def place(self, world_size: int) -> dict[str, Any]:
-        """Make provenance of a run: ranks go round the nodes, which are named by their domain."""
-        names = list(self.nodes)
-        ranks = [
-            {
-                "rank": r,
-                "hostname": f"{names[r % len(names)]}.cluster",
-                "cpu": "Test CPU @ 2 GHz",
-                "threads": 1,
-            }
-            for r in range(world_size)
-        ]
-        job = {"SLURM_JOB_ID": self.id} | (
-            {"SLURM_RESTART_COUNT": str(self.restart)} if self.restart else {}
-        )
-        return host(world_size, ranks=ranks, job=job)
-
-
-def in_job(
-    folder: Path,
-    job: Job,
-    runs: Mapping[str, tuple[int, float]],
-) -> None:
-    """Write a job's runs, {cell: (ranks, slowdown)}, as slow as their slowest node."""
-    for cell, (world_size, slowdown) in runs.items():
-        run = config(cell, world_size, 16, job.block, seed=job.block)
-        true = 0.1 * slowdown * max(list(job.nodes.values())[:world_size])
-        name = f"{job.id}-{job.restart}-{job.block}-{cell.replace('/', '-')}-{world_size}.jsonl"
-        write(folder / "runs" / name, run, true, provenance=job.place(world_size))
 
 
 def page(folder: Path) -> str:

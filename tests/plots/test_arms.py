@@ -1,17 +1,15 @@
-"""Two arms of a study that differ in one field, for every field of a run: told apart, or
-refused before anything runs; never averaged as repeats of one point, and never thrown away.
-"""
+"""Two arms of a study that differ in one field: told apart, or refused before anything runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import tomlkit
 from pydantic import ValidationError
 
-from bench.config import Role, RunConfig, fields_with
+from bench.config import Role, fields_with
 from bench.record import CHECKS
 from bench.record.events import PARTS
 from bench.study.definition import Study
@@ -22,64 +20,15 @@ from plots.analyse.study import analyse
 from tests.plots import logs
 
 PAIR = ("ddp/mpi", "horovod/mpi")
-# what a field needs beside it, where the usual study would not take it
-NEEDS: dict[str, dict[str, Any]] = {
-    "device": {"cells": ("single",)},  # no transport carries both CPU and CUDA tensors
-    "mode": {"cells": ("single", "ps/mpi")},
-}
-VALUES: dict[str, tuple[Any, Any]] = {
-    "model": ("resnet18", "resnet50"),
-    "observe": ("nothing", "breakdown"),
-    "precision": ("float32", "bf16"),
-    "nesterov": (False, True),
-}
-BUCKETS: list[dict[str, Any]] = [
-    {"cells": ("single", "handwritten/mpi", "ps/mpi")},
-    {"cells": ("ddp/mpi",), "run": {"settings": "tuned"}},
-    {"cells": ("single", *PAIR), "run": {"settings": "matched"}},
-]
-# these need data on disk, a timeline or a training; bucket_mib has cases of its own
-ELSEWHERE = {
-    *("dataset", "data_dir", "sharding", "emulate"),
-    *("epochs", "target", "trainings", "bucket_mib"),
-}
+KEPT = sorted({*fields_with(Role.PLANNED), *fields_with(Role.BOOKKEEPING)})
 
 
-def values(name: str) -> tuple[Any, Any]:
-    """Choose two values of a field."""
-    if name in VALUES:
-        return VALUES[name]
-    field = RunConfig.model_fields[name]
-    kinds = (field.annotation, *get_args(field.annotation))
-    if bool in kinds:
-        return False, True
-    if int in kinds or float in kinds:
-        least = 4 if name == "warmup_steps" else 0.125 if float in kinds else 1
-        step = 8 if name == "image_size" else least
-        return (16, 24) if name == "image_size" else (least, least + step)
-    literals = [choice for choice in kinds if isinstance(choice, str)]
-    return (literals[0], literals[1]) if literals else ("/data/a", "/data/b")
-
-
-def study_of(name: str, needs: dict[str, Any]) -> Study:
+def study_of(name: str, values: tuple[Any, Any], **more: Any) -> Study:
     """Make a study whose two arms differ in that field alone."""
-    first, second = values(name)
-    run = {"image_size": 16} | needs.get("run", {})
-    run.pop(name, None)
-    return Study(
-        **{
-            "name": "test",
-            "question": "Told apart?",
-            "cells": ("single", *PAIR),
-            "scaling": ("weak",),
-            "world_sizes": (2,),
-            "blocks": 1,
-            "weak": {"batch_per_rank": 16},
-            **needs,
-            "run": run,
-            "arms": {"a": {name: first}, "b": {name: second}},
-        }
-    )
+    usual = {"cells": ("single", *PAIR), "run": {"image_size": 16}, "world_sizes": (2,)}
+    plain = {"name": "test", "question": "Told apart?", "scaling": ("weak",), "launches": 1}
+    arms = {"arms": {"a": {name: values[0]}, "b": {name: values[1]}}}
+    return Study(**{**plain, "weak": {"batch_per_rank": 16}, **usual, **arms, **more})
 
 
 def keep(folder: Path, study: Study) -> None:
@@ -88,46 +37,46 @@ def keep(folder: Path, study: Study) -> None:
     (folder / "study.toml").write_text(text)
 
 
-def write(path: Path, run: RunConfig) -> None:
-    """Write a log that proves all that is asked of such a run."""
-    proved = dict.fromkeys((*CHECKS, "gradients_averaged", "parameters_differ"), True)
-    parts = {p: [0.01] * run.world_size for p in (*PARTS, "begin")}
-    observed: dict[str, Any] = {} if run.observe == "nothing" else {"parts": parts}
-    logs.write(path, run, 0.1, end={"checks": proved}, **observed)
+@pytest.mark.parametrize("name", KEPT)
+def test_no_arm_sets_what_the_plan_sets_or_what_changes_nothing(name: str) -> None:
+    with pytest.raises(ValidationError):
+        study_of(name, (1, 2))
 
 
-CASES = [(name, NEEDS.get(name, {})) for name in RunConfig.model_fields if name not in ELSEWHERE]
-CASES += [("bucket_mib", needs) for needs in BUCKETS]
-
-
-@pytest.mark.parametrize(("name", "needs"), CASES)
-def test_arms_of_every_field_are_told_apart_or_refused(
-    name: str, needs: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "values", "more"),
+    [
+        ("precision", ("float32", "bf16"), {}),
+        ("device", ("cpu", "cuda"), {"cells": ("single",)}),
+        ("observe", ("nothing", "breakdown"), {}),
+        ("overlap", ("on", "off"), {}),
+        ("warmup_steps", (4, 8), {}),
+        ("bucket_mib", (0.125, 0.25), {"cells": ("ddp/mpi",), "run": {"settings": "tuned"}}),
+        ("bucket_mib", (0.125, 0.25), {"run": {"settings": "matched"}}),
+    ],
+)
+def test_arms_are_told_apart(
+    name: str, values: tuple[Any, Any], more: dict[str, Any], tmp_path: Path
 ) -> None:
-    planned_or_kept = {*fields_with(Role.PLANNED), *fields_with(Role.BOOKKEEPING)}
-    if name in planned_or_kept:
-        with pytest.raises(ValidationError):
-            study_of(name, needs)
-        return
-    study = study_of(name, needs)
+    """None is averaged with the other as repeats of one point, and none is thrown away."""
+    study = study_of(name, values, **more)
     (runs,) = plan(study, 1, tmp_path / "runs")
-    (tmp_path / "runs").mkdir()
     for run in runs:
-        assert run.config.arm in ("a", "b")
-        write(run.log, run.config)
+        proved = dict.fromkeys((*CHECKS, "gradients_averaged", "parameters_differ"), True)
+        parts = {p: [0.01] * run.config.world_size for p in (*PARTS, "begin")}
+        observed: Any = {} if run.config.observe == "nothing" else {"parts": parts}
+        logs.write(run.log, run.config, 0.1, end={"checks": proved}, **observed)
     keep(tmp_path, study)
     loaded = load(tmp_path)
     assert loaded.unusable == ()
     frames = (loaded.runs, loaded.observed)
     assert sum(map(len, frames)) == len(runs)
-    for frame in (loaded.runs, loaded.observed):
+    for frame in frames:
         assert [len(rows) for _, rows in by_point(frame)] == [1] * len(frame)
-    if loaded.runs.empty:
-        return
     analysis = analyse(loaded)
     assert analysis.gaps == []
     assert analysis.varying == [], "what tells arms apart is no doubt"
-    distributed = [p for p in analysis.table.blocks if p.cell != "single"]
+    distributed = [p for p in analysis.table.launches if p.cell != "single"]
     if "single" in study.cells:
         assert {s.point for s in analysis.efficiency if s.kind == "common"} == {*distributed}
     if name not in fields_with(Role.APART) and set(study.cells) >= set(PAIR):
@@ -136,18 +85,10 @@ def test_arms_of_every_field_are_told_apart_or_refused(
 
 def test_a_log_that_is_not_of_the_arm_it_names_gives_no_number(tmp_path: Path) -> None:
     """The table was changed after the run, or the log is of another study of that name."""
-    keep(tmp_path, study_of("bucket_mib", BUCKETS[0]))
-    named: dict[str, dict[str, Any]] = {
-        "right": {"arm": "a", "bucket_mib": 0.125},
-        "changed": {"arm": "a", "bucket_mib": 2.0},
-        "foreign": {"arm": "huge", "bucket_mib": 100.0},
-    }
-    for log, fields in named.items():
-        logs.write(
-            tmp_path / f"{log}.jsonl",
-            logs.config(f"handwritten/mpi@{fields.pop('arm')}", 2, **fields),
-            0.1,
-        )
+    keep(tmp_path, study_of("bucket_mib", (0.125, 0.25), cells=("single", "handwritten/mpi")))
+    for log, arm, mib in (("right", "a", 0.125), ("changed", "a", 2.0), ("foreign", "huge", 1.0)):
+        run = logs.config(f"handwritten/mpi@{arm}", 2, bucket_mib=mib)
+        logs.write(tmp_path / f"{log}.jsonl", run, 0.1)
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["right.jsonl"]
     assert {x.log: x.reason for x in loaded.unusable} == {

@@ -1,80 +1,102 @@
-"""The exchange alone as a bound: known seconds give known efficiencies, on the page and drawn."""
+"""The exchange alone: the figure of its times, and the bound that known seconds give a study."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.study.collectives import read
 from plots.__main__ import main
-from plots.analyse.exchange import fit
+from plots.report.figures import collectives
 from tests.plots import logs
-from tests.plots.test_collectives import log
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 CPU = "Test CPU @ 2 GHz"
+SIZES = (2**10, 2**16, 2**22, 2**28)
 
 
-def test_two_regimes_are_fitted_with_their_latency_and_bandwidth() -> None:
-    small = [(2**k, 20e-6 + 2**k / 1e9) for k in range(10, 18, 2)]
-    large = [(2**k, 400e-6 + 2**k / 4e9) for k in range(20, 28, 2)]
-    (one, first), (two, second) = fit([*small, *large])
-    assert (one, two) == ((2**10, 2**16), (2**20, 2**26))
-    assert [*first, *second] == pytest.approx([20e-6, 1e-9, 400e-6, 0.25e-9])
-    ((_, falling),) = fit([(1000, 3.0), (2000, 2.0), (3000, 1.0)])
-    assert (1 < falling[0] < 2, falling[1]) == (True, 0), "neither part is negative"
+def log(folder: Path, cell: str, seconds: float = 1.0, **end: Any) -> Path:
+    """Write a log of two ranks with 10 us and 1 GB/s, of which rank 1 is the slower by a half."""
+    rank = {"cpu": CPU, "hostname": "node1"}
+    start = {"config": {"world_size": 2}, "workload": {"cell": cell}, "host": {"ranks": [rank]}}
+    events: list[dict[str, Any]] = [{"event": "start", **start}]
+    for size in SIZES:
+        fast = seconds * (10e-6 + size / 1e9)
+        each = {"kind": "all_reduce", "bytes": size, "seconds": [[fast] * 3, [1.5 * fast] * 3]}
+        events.append({"event": "collective", **each})
+    events.append({"event": "end", "status": "ok", **end})
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{cell.replace('/', '-')}.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    """Provide a study whose gradients an all-reduce exchanges in 15 us + 1.5 ns a byte."""
-    logs.study(tmp_path, sd=0.0)
-    sweep = log(tmp_path / "collectives", "ddp/mpi")
-    sweep.write_text(sweep.read_text().replace("Test CPU", CPU))
-    return tmp_path
-
-
-def bounds(folder: Path, gradient_bytes: int = 10**8) -> dict[str, dict[str, float]]:
-    """Report, and read the bounds by curve."""
-    for path in (folder / "runs").glob("*.jsonl"):
-        logs.edit(path, '"workload": {}', f'"workload": {{"gradient_bytes": {gradient_bytes}}}')
+def bounds(folder: Path, sweep: str, gradient_bytes: int = 10**8) -> Any:
+    """Report on a study with this sweep; return its bounds by curve, and why others are missing."""
+    logs.study(folder, sd=0.0)
+    path = log(folder / "collectives", "ddp/mpi")
+    path.write_text(path.read_text().replace(CPU, sweep))
+    for run in (folder / "runs").glob("*.jsonl"):
+        logs.edit(run, '"workload": {}', f'"workload": {{"gradient_bytes": {gradient_bytes}}}')
     assert main(["report", str(folder)]) == 0
     summary = json.loads((folder / "summary.json").read_text())
-    return {bound["curve"]: bound for bound in summary["bounds"]}
+    reasons = [x["reason"] for x in summary["not_compared"] if "all-reduces alone" in x["what"]]
+    return {bound["curve"]: bound for bound in summary["bounds"]}, {*reasons}, summary
 
 
-def test_a_rank_of_strong_scaling_has_its_share_of_the_compute(study: Path) -> None:
-    strong, seconds = bounds(study)["strong"], 15e-6 + 0.15
-    rows = json.loads((study / "summary.json").read_text())["throughput"]
+def test_a_rank_of_strong_scaling_has_its_share_of_the_compute(tmp_path: Path) -> None:
+    by_curve, _, summary = bounds(tmp_path, CPU)
+    strong, seconds = by_curve["strong"], 15e-6 + 0.15
+    rows = summary["throughput"]
     alone = {(t["cell"], t["batch_per_rank"]): t["step_seconds"]["value"] for t in rows}
     half = alone["single", 32] / 2
-    assert strong["exchange_seconds"] == pytest.approx(seconds)
-    assert strong["visible_efficiency"] == pytest.approx(half / (half + seconds))
-    assert strong["hidden_efficiency"] == pytest.approx(half / seconds)
+    assert strong["exchange_seconds"] == pytest.approx(seconds, rel=1e-3), "15 us + 1.5 ns a byte"
+    assert strong["visible_efficiency"] == pytest.approx(half / (half + seconds), rel=1e-3)
+    assert strong["hidden_efficiency"] == pytest.approx(half / seconds, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("cpu", "gradient_bytes", "reason"),
     [
         ("Another CPU", 10**8, f"cpu: Another CPU, {CPU}"),
-        (CPU, 10**9, "no all-reduce of 1,000,000,000 bytes lies on a fitted line"),
+        (CPU, 10**9, "no all-reduce of 1,000,000,000 bytes lies between measured ones"),
     ],
 )
 def test_no_bound_of_another_processor_or_beyond_what_was_measured(
-    study: Path, cpu: str, gradient_bytes: int, reason: str
+    tmp_path: Path, cpu: str, gradient_bytes: int, reason: str
 ) -> None:
-    sweep = study / "collectives" / "ddp-mpi.jsonl"
-    sweep.write_text(sweep.read_text().replace(CPU, cpu))
-    assert bounds(study, gradient_bytes) == {}
-    summary = json.loads((study / "summary.json").read_text())
-    reasons = {x["reason"] for x in summary["not_compared"] if "all-reduces alone" in x["what"]}
-    assert reasons == {reason}
+    assert bounds(tmp_path, cpu, gradient_bytes)[:2] == ({}, {reason})
 
 
-def test_two_logs_of_one_cell_are_refused(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep = study / "collectives" / "ddp-mpi.jsonl"
-    sweep.with_name("again.jsonl").write_bytes(sweep.read_bytes())
-    assert main(["report", str(study)]) == 2
-    assert "2 logs of 1 cells and numbers of ranks; leave one of each" in capsys.readouterr().err
+def test_cells_and_bus_bandwidths(tmp_path: Path) -> None:
+    paths = [log(tmp_path, cell) for cell in ("ddp/mpi", "horovod/gloo", "mpi4py")]
+    figure = collectives.draw([read(path) for path in paths])
+    times, rates = figure.axes
+    assert times.get_title(loc="left") == "all-reduce"
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["PyTorch DDP over MPI", "Horovod over Gloo", "MPI (mpi4py)"]
+    bus = [size / (15e-6 + 1.5 * size / 1e9) for size in SIZES]
+    assert rates.get_lines()[0].get_ydata() == pytest.approx(bus), "of the slowest rank"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log(tmp_path / "good", "ddp/mpi")
+    log(tmp_path / "bad", "ddp/gloo", status="failed: 1 result")
+    log(tmp_path / "zero", "ddp/gloo", seconds=0.0)
+    log(tmp_path / "odd", "ddp/gloo").write_text('{"event": "start"}')
+    (tmp_path / "empty").mkdir()
+    out = tmp_path / "collectives.svg"
+    assert main(["figure", "collectives", str(tmp_path / "good"), "-o", str(out)]) == 0
+    assert out.exists()
+    for name in ("bad", "zero", "odd", "empty"):
+        assert main(["figure", "collectives", str(tmp_path / name), "-o", str(out)]) == 2
+    failed, zero, odd, none = capsys.readouterr().err.splitlines()
+    assert failed.endswith("has not ended well (failed: 1 result); measure again")
+    assert zero.endswith("holds no times; measure again")
+    assert odd.endswith("is no log of bench collectives; name one")
+    assert none.startswith(f"error: {tmp_path / 'empty'} holds no log of")

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Provide a complete study of one block as `python -m slurm run` leaves it, with its report."""
-    study = small(tmp_path, blocks="blocks = 1")
+    """Provide a complete study of one launch as `python -m slurm run` leaves it, with report."""
+    study = small(tmp_path, launches="launches = 1")
     folder = tmp_path / "results" / "small"
     for run in plan(study, 1, folder / "runs")[0]:
         place = {**logs.host(run.config.world_size), "started": "2026-11-20T16:30:11+00:00"}
@@ -34,7 +34,9 @@ def folder(tmp_path: Path) -> Path:
         run.log.with_suffix(".out").write_text("window 2/2\n")
     shutil.copy(tmp_path / "study.toml", folder / "study.toml")
     (folder / "job-001.sh").write_text("#!/bin/sh\n")
-    job = '{"script": "job-001.sh", "time": "2026-11-20T16:30:10+00:00", "blocks": 1, "runs": 7}\n'
+    job = (
+        '{"script": "job-001.sh", "time": "2026-11-20T16:30:10+00:00", "launches": 1, "runs": 7}\n'
+    )
     (folder / "jobs.jsonl").write_text(job)
     write_job(folder, "begin", "end")
     assert main(["report", str(folder)]) == 0
@@ -42,14 +44,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def write_job(folder: Path, *events: str) -> None:
-    """Write what job 7, of block 0, said of itself; its last line is torn."""
+    """Write what job 7, of launch 0, said of itself; its last line is torn."""
     (folder / "jobs").mkdir(exist_ok=True)
     lines = [json.dumps({"event": event, "job": "7", "restart": 0}) + "\n" for event in events]
-    (folder / "jobs" / "n001-b00.jsonl").write_text("".join([*lines, '{"event": "cal']))
+    (folder / "jobs" / "n001-launch00.jsonl").write_text("".join([*lines, '{"event": "cal']))
 
 
 def first_log(folder: Path) -> Path:
-    return min((folder / "runs").glob("b00-00-*.jsonl"))
+    return min((folder / "runs").glob("launch00-00-*.jsonl"))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -87,13 +89,8 @@ def test_a_bundle_lists_every_file_has_a_fresh_report_and_the_same_bytes_again(
     assert bundle.read_bytes() == once
 
 
-def edit(name: str, old: str, new: str) -> Callable[[Path], None]:
-    def spoil(folder: Path) -> None:
-        file = folder / name if name else first_log(folder)
-        assert old in file.read_text()
-        file.write_text(file.read_text().replace(old, new, 1))
-
-    return spoil
+def spoil(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new, 1))
 
 
 def cut(folder: Path) -> None:
@@ -102,22 +99,24 @@ def cut(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoiled", "words"),
     [
         (lambda folder: (folder / "study.toml").unlink(), "there is no study.toml"),
         (
-            edit("study.toml", "blocks = 1", "margin = 0.2\nblocks = 1"),
+            lambda folder: spoil(
+                folder / "study.toml", "launches = 1", "margin = 0.2\nlaunches = 1"
+            ),
             "the study file differs from the one that 7 of 7 runs carry",
         ),
-        (edit("", '"pid": ', '"pid": 9'), "is damaged: the log was changed after"),
+        (lambda folder: spoil(first_log(folder), '"pid": ', '"pid": 9'), "is damaged: the log was"),
         (cut, "has no end; wait for its job"),
         (lambda folder: write_job(folder, "begin"), "job 7 has begun and not ended; wait for it"),
     ],
 )
 def test_a_folder_that_contradicts_itself_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], None], words: str
+    folder: Path, capsys: pytest.CaptureFixture[str], spoiled: Callable[[Path], None], words: str
 ) -> None:
-    spoil(folder)
+    spoiled(folder)
     assert main(["bundle", str(folder)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {folder}")

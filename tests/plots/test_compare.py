@@ -15,7 +15,7 @@ import pytest
 from bench.study.frames import load
 from plots.__main__ import main
 from plots.analyse.study import analyse
-from plots.report import gate
+from plots.report import compare
 from tests.plots import logs
 from tests.plots.test_gaps import PLAN
 
@@ -60,11 +60,11 @@ def test_a_known_slowdown_of_one_cell_fails_the_check(
         path.unlink()
     code, said, error = check(capsys, str(before), str(after), below="0.8")
     assert (code, said["verdict"]) == (1, "slower")
-    assert states(said) == {"slower": 3, "holds": 3, "missing": 2}
+    assert states(said) == {"slower": 3, "holds": 3, "not settled": 2}
     assert error.count("slower: horovod/mpi") == 3
-    assert "missing: single, 1 rank, 16 images per rank: not in the later study" in error
-    for change in gate.changes(analyse(load(before)), analyse(load(after)), 0.8):
-        if change.state != "missing":
+    assert "not settled: single, 1 rank, 16 images per rank: not in the later study" in error
+    for change in compare.changes(analyse(load(before)), analyse(load(after)), 0.8):
+        if change.state != "not settled":
             assert change.ratio
             assert change.before
             assert change.after
@@ -76,7 +76,7 @@ def test_a_known_slowdown_of_one_cell_fails_the_check(
             assert change.ratio.low < change.ratio.value < change.ratio.high
     code, said, _ = check(capsys, str(after), str(before))
     assert code == 0, "a point that the later study alone has takes nothing away"
-    assert states(said) == {"holds": 6, "new": 2}
+    assert states(said) == {"holds": 6}
 
 
 def test_what_else_differs_is_named_and_other_work_is_no_change(
@@ -90,7 +90,7 @@ def test_what_else_differs_is_named_and_other_work_is_no_change(
     assert "| env.OMPI_MCA_btl | - | x |" in said
     assert "No point is in both." in said
     code, found, error = check(capsys, *map(str, studies))
-    assert (code, states(found)) == (3, {"not comparable": 8})
+    assert (code, states(found)) == (3, {"not settled": 8})
     assert "ranks, 16 images per rank: other work: model: resnet18, resnet50" in error
 
 
@@ -102,13 +102,13 @@ def test_points_that_are_planned_or_failed_are_missing(
         for path in (folder / "runs").glob("*horovod-mpi-2*"):
             path.unlink()
     code, said, error = check(capsys, *map(str, studies))
-    assert (code, said["verdict"]) == (3, "cannot tell")
-    assert states(said) == {"holds": 7, "missing": 1}
-    assert "missing: horovod/mpi, 2 ranks, 16 images per rank: planned, and no" in error
+    assert (code, said["verdict"]) == (3, "not settled")
+    assert states(said) == {"holds": 7, "not settled": 1}
+    assert "not settled: horovod/mpi, 2 ranks, 16 images per rank: planned, and no" in error
     for path in (studies[1] / "runs").iterdir():
         logs.edit(path, '"status": "ok"', '"status": "failed: loss is nan"')
     code, said, error = check(capsys, *map(str, studies))
-    assert (code, states(said)) == (3, {"missing": 8})
+    assert (code, states(said)) == (3, {"not settled": 8})
     assert "none of 48 logs is usable" in error
     assert main(["compare", *map(str, studies)]) == 2, "without a check there is nothing to say"
 
@@ -119,7 +119,7 @@ def test_an_interval_around_the_limit_or_none_is_not_settled(
     code, said, error = check(capsys, *map(str, studies), below="1")
     assert (code, states(said)) == (3, {"not settled": 8})
     assert "on both sides of 1" in error
-    few = logs.study(tmp_path / "few", blocks=2, seed=4)
+    few = logs.study(tmp_path / "few", launches=2, seed=4)
     code, said, error = check(capsys, str(studies[0]), str(few))
     assert code == 3
     assert "no interval from fewer than 6 launches" in error
@@ -132,12 +132,12 @@ def bucketed(folder: Path, seconds: dict[float, float]) -> Path:
         '[weak]\nbatch_per_rank = 16\n[run]\nsettings = "matched"\n'
         "[arms.small]\nbucket_mib = 1.0\n[arms.large]\nbucket_mib = 25.0\n"
     )
-    logs.study_toml(folder, blocks=6, more=more)
+    logs.study_toml(folder, launches=6, more=more)
     noise = np.random.default_rng(len(folder.name))
-    for block, cell, (mib, true) in itertools.product(range(6), CELLS, seconds.items()):
+    for launch, cell, (mib, true) in itertools.product(range(6), CELLS, seconds.items()):
         name = "small" if mib == 1.0 else "large"
-        run = logs.config(f"{cell}@{name}", 2, 16, block, settings="matched", bucket_mib=mib)
-        path = folder / "runs" / f"{block}-{cell.replace('/', '-')}-{name}.jsonl"
+        run = logs.config(f"{cell}@{name}", 2, 16, launch, settings="matched", bucket_mib=mib)
+        path = folder / "runs" / f"{launch}-{cell.replace('/', '-')}-{name}.jsonl"
         logs.write(path, run, true * np.exp(noise.normal(0, 0.005)))
     return folder
 
@@ -154,12 +154,12 @@ def test_every_point_of_arms_of_any_field_is_compared(
     assert (code, states(said)) == (1, {"slower": 2, "holds": 2})
     assert f"slower: {small}" in error
     code, said, error = check(capsys, str(before), str(lacking), below="0.9")
-    assert (code, states(said)) == (3, {"missing": 2, "holds": 2})
-    assert f"missing: {small}" in error
+    assert (code, states(said)) == (3, {"not settled": 2, "holds": 2})
+    assert f"not settled: {small}" in error
     again = bucketed(tmp_path / "again", {25.0: 0.2})
     code, said, error = check(capsys, str(lacking), str(again), below="0.9")
-    assert (code, states(said)) == (3, {"missing": 2, "holds": 2})
-    assert f"missing: {small}: planned" in error, "and in neither"
+    assert (code, states(said)) == (3, {"not settled": 2, "holds": 2})
+    assert f"not settled: {small}: planned" in error, "and in neither"
 
 
 def test_the_same_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,32 +168,3 @@ def test_the_same_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hold the same runs" in capsys.readouterr().err
     assert main(["compare", local, str(ROOT / "results" / "aa")]) == 0
     assert re.search(r"\| measured \| 20\d\d-\d\d-\d\d", capsys.readouterr().out)
-
-
-def test_two_arms_of_one_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Known ratios: twice as fast in bf16, 1.25 times as fast with matched settings."""
-    arms: dict[str, dict[str, Any]] = {
-        "plain": {},
-        "bf16": {"precision": "bf16"},
-        "matched": {"settings": "matched"},
-    }
-    for block, (arm, fields) in itertools.product(range(6), arms.items()):
-        run = logs.config(f"ddp/mpi@{arm}", 2, 16, block, **fields)
-        seconds = 0.2 / {"plain": 1, "bf16": 2, "matched": 1.25}[arm]
-        logs.write(tmp_path / "runs" / f"{block}-{arm}.jsonl", run, seconds)
-    tables = "[arms.plain]\n[arms.bf16]\nprecision = 'bf16'\n[arms.matched]\nsettings = 'matched'\n"
-    cells = (
-        'cells = ["ddp/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n[weak]\nbatch_per_rank = 16\n'
-    )
-    logs.study_toml(tmp_path, more=cells + tables)
-    for arm, ratio in (("bf16", 2.0), ("matched", 1.25)):
-        sides = ("ddp/mpi,plain", f"ddp/mpi,{arm}")
-        assert main(["compare", str(tmp_path), "--cells", *sides, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)["comparisons"]
-        assert [c["ratio"] for c in found] == pytest.approx([ratio])
-    for words, said in (
-        (("ddp/mpi", "ddp/mpi"), "name two that differ"),
-        (("ddp/mpi", "ddp/mpi,tuned"), "it has ddp/mpi,bf16; ddp/mpi,matched; ddp/mpi,plain"),
-    ):
-        assert main(["compare", str(tmp_path), "--cells", *words]) == 2
-        assert said in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 
 from bench.study import rows
 from bench.study.files import read_study
-from bench.study.stats import MIN_BLOCKS
+from bench.study.stats import MIN_LAUNCHES
 from plots.analyse import study as analysis
 from tests.bench.study.test_stats import noise
 
@@ -34,7 +34,7 @@ def test_what_all_runs_share_is_found_though_none_shows_it_alone() -> None:
 )
 def test_a_shipped_study_that_may_settle_something_can_be_judged(path: Path) -> None:
     study = read_study(path)
-    if study.blocks >= MIN_BLOCKS:
+    if study.launches >= MIN_LAUNCHES:
         # compute that sleeps needs little warm-up, and each of its steps takes a second
         # what is left of a warm-up falls on both sides alike where they take turns
         assert study.run["warmup_steps"] >= (4 if "emulate" in study.run else 15)

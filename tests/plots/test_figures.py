@@ -16,7 +16,7 @@ from tests.plots import logs
 
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    folder = logs.study(tmp_path_factory.mktemp("study"), blocks=6)
+    folder = logs.study(tmp_path_factory.mktemp("study"), launches=6)
     logs.study_toml(folder, margin=0.03)
     return analyse(load(folder))
 
@@ -123,14 +123,14 @@ def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:
     assert [values(line) for line in lines[2:]] == [pytest.approx([1, 1], rel=0.02)] * 2
 
 
-def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> None:
-    """Of two blocks of different speed: t intervals would span orders of magnitude."""
-    for block, factor in enumerate((1.0, 2.0)):
+def test_below_six_launches_the_launches_stand_in_place_of_bars(tmp_path: Path) -> None:
+    """Of two launches of different speed: t intervals would span orders of magnitude."""
+    for launch, factor in enumerate((1.0, 2.0)):
         for cell in ("ddp/mpi", "horovod/mpi"):
             for p in (1, 2):
                 more = factor if cell == "ddp/mpi" else 1.0
-                run = logs.config(cell, p, block=block)
-                logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", run, 0.1 * more)
+                run = logs.config(cell, p, launch=launch)
+                logs.write(tmp_path / f"{launch}-{cell[0]}-{p}.jsonl", run, 0.1 * more)
     drawn = figures.draw(analyse(load(tmp_path)))
     ax = drawn["scaling"].axes[0]
     found = bars(ax)["ddp/mpi"]
@@ -141,5 +141,5 @@ def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> N
     assert at_two[0] == pytest.approx([320, 160])
     assert max(values(found)) < ax.get_ylim()[1] < 2 * 320
     (ax,) = drawn["ratio"].axes
-    blocks = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
-    assert blocks == [pytest.approx([1, 2])] * 2
+    launches = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
+    assert launches == [pytest.approx([1, 2])] * 2

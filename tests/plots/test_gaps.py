@@ -1,22 +1,11 @@
-"""Gaps: the report says which planned points and blocks are not there, and which pairs of them."""
+"""Gaps: the report says which planned points, launches and pairs are not there."""
 
-import json
 from pathlib import Path
 
-import pytest
-
-from bench.study.files import read_study
 from bench.study.frames import load
-from bench.study.plan import config_of, points
-from plots.__main__ import main
-from plots.analyse.study import Analysis, analyse, planned_points
-from plots.report.checks import checks
-from slurm.fit import fit
-from slurm.load import find_study, read_site
+from plots.analyse.study import Analysis, analyse
+from plots.report.findings import checks
 from tests.plots import logs
-from tests.slurm.scripts import STUDIES
-
-pytestmark = pytest.mark.usefixtures("undrawn")
 
 PLAN = """\
 cells = ["single", "ddp/mpi", "horovod/mpi"]
@@ -29,18 +18,8 @@ global_batch = 32
 """
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name: str) -> None:
-    """Two that were one would be there twice in each block, and none of their runs would count."""
-    path = find_study(name)
-    study = fit(read_study(path), read_site("perlmutter"), (), path)
-    each = points(study).items()
-    counted = [curves for p, curves in each if config_of(study, p, curves).is_throughput]
-    assert len(planned_points(study)) == sum(map(len, counted)) > 0
-
-
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
-    """Six blocks, of which block 5 lost Horovod at two ranks, where both curves meet."""
+    """Six launches, of which launch 5 lost Horovod at two ranks, where both curves meet."""
     logs.study(tmp_path)
     logs.study_toml(tmp_path, more=PLAN)
     for path in (tmp_path / "runs").glob("5-*-horovod-mpi-2.jsonl"):
@@ -52,38 +31,14 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     ] == [("weak", "horovod/mpi", 2, 16, (5,)), ("strong", "horovod/mpi", 2, 16, (5,))]
 
 
-def test_an_arm_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, overlap="on")
-    arms = '[arms.plain]\n[arms.late]\noverlap = "off"\nprecision = "float32"\n'
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', "") + arms)
-    a = analyse(load(tmp_path))
-    assert [
-        (g.curve, g.point.cell, g.point.world_size, g.point.arm, g.missing) for g in a.gaps
-    ] == [
-        (curve, "ddp/mpi", world_size, "late", (0, 1))
-        for curve, world_size in (("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("said", "wrong"),
-    [
-        ("blocks = 100000000", "key 'question' is missing"),
-        ('question = "?"\nmargin = 0.05\nbloks = 3', "did you mean 'blocks'?"),
-    ],
-)
-def test_a_report_says_where_the_study_is_no_valid_one(
-    tmp_path: Path, said: str, wrong: str
-) -> None:
-    logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
-    (tmp_path / "study.toml").write_text(
-        f'name = "test"\ncells = ["single", "ddp/mpi"]\nscaling = ["weak"]\n{said}\n'
-    )
-    assert main(["report", str(tmp_path)]) == 0
-    (note,) = json.loads((tmp_path / "summary.json").read_text())["notes"]
+def test_a_report_says_where_the_study_is_no_valid_one(tmp_path: Path) -> None:
+    logs.write(tmp_path / "single.jsonl", logs.config("single"), 0.1)
+    lines = 'cells = ["single"]\nscaling = ["weak"]\nquestion = "?"\nmargin = 0.05\nlanches = 3\n'
+    (tmp_path / "study.toml").write_text(f'name = "test"\n{lines}')
+    (note,) = load(tmp_path).notes
     assert note.startswith("study.toml is no valid study (")
-    assert wrong in note
-    assert ("the margin of 5 % is the one that it names" in note) == ("0.05" in said)
+    assert "did you mean 'launches'?" in note
+    assert "the margin of 5 % is the one that it names" in note
 
 
 def test_a_study_of_an_earlier_form_is_told_and_loses_no_run(tmp_path: Path) -> None:
@@ -101,8 +56,8 @@ def test_a_study_of_an_earlier_form_is_told_and_loses_no_run(tmp_path: Path) -> 
 
 def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:
     """Without `single` there is no common baseline, and none was wanted."""
-    logs.study(tmp_path, blocks=2, cells={"ddp/mpi": 1.0, "horovod/mpi": 1.1})
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace('"single", ', ""))
+    logs.study(tmp_path, launches=2, cells={"ddp/mpi": 1.0, "horovod/mpi": 1.1})
+    logs.study_toml(tmp_path, launches=2, more=PLAN.replace('"single", ', ""))
     a = analyse(load(tmp_path))
     assert len(a.not_compared) == 8
     assert lacking(a) == []
@@ -110,7 +65,7 @@ def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:
     assert lacking(analyse(load(tmp_path))) == []
     for path in (tmp_path / "runs").glob("*-horovod-mpi-2.jsonl"):
         path.unlink()
-    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace('"single", ', ""))
+    logs.study_toml(tmp_path, launches=2, more=PLAN.replace('"single", ', ""))
     assert lacking(analyse(load(tmp_path))) == ["2 gaps", "1 pair not compared"]
 
 

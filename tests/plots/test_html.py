@@ -47,8 +47,8 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = logs.study(tmp_path_factory.mktemp("results") / "test", blocks=6)
-    logs.study_toml(folder, blocks=6)
+    folder = logs.study(tmp_path_factory.mktemp("results") / "test", launches=6)
+    logs.study_toml(folder, launches=6)
     assert main(["report", str(folder)]) == 0
     return folder
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ from bench.config import RunConfig
 from bench.record import append_event
 from bench.study import comparability
 from bench.study.frames import Loaded, load
-from plots.analyse.study import machine
 from plots.report.findings import findings
 from plots.report.page import markdown, page
 from plots.report.write import analysed, summary
@@ -102,14 +100,6 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: P
     assert [*differing(kept, fresh)] == []
 
 
-def test_a_difference_of_summaries_is_found() -> None:
-    kept = {"left": 1, "rows": [{"ratio": 0.5, "n": 6}], "verdict": "equal"}
-    assert [*differing(kept, {"rows": kept["rows"], "verdict": "equal"})] == []
-    for rows in ([{"ratio": 0.500001, "n": 6}], [{"ratio": 0.5, "n": 7}], []):
-        assert len([*differing(kept, {"rows": rows, "verdict": "equal"})]) == 1
-    assert len([*differing(kept, {**kept, "verdict": "faster", "more": 1})]) == 2
-
-
 @pytest.mark.parametrize("name", ["local", "emulated", "sync-async"])
 def test_a_page_is_its_golden(name: str) -> None:
     folder = ROOT / "results" / name
@@ -119,27 +109,6 @@ def test_a_page_is_its_golden(name: str) -> None:
     assert markdown(page(a, findings(a), kept["figures"])) == golden.read_text(), (
         f"make report: {golden}"
     )
-
-
-def started(path: Path, moment: str, pid: int = 7) -> None:
-    """Give a synthetic log a beginning, as real ones have it."""
-    text = re.sub('"pid": [0-9]+', f'"pid": {pid}', path.read_text())
-    text = text.replace('"host": {', f'"host": {{"started": "{moment}", ')
-    path.write_bytes(logs.resealed(text.encode()))
-
-
-def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
-    """The log that bears the name it was written under is the original, whichever sorts first."""
-    usual = "10:00:00"
-    for block, moment in ((4, usual), (5, usual), (6, "10:00:00.000001"), (7, usual)):
-        name = tmp_path / f"b{block}.jsonl"
-        written = tmp_path / "b5.jsonl" if block == 4 else name
-        logs.write(name, logs.config("ddp/mpi", 2, block=block, log_path=written), 0.1)
-        started(name, moment)
-    loaded = load(tmp_path)
-    assert loaded.runs["log"].tolist() == ["b5.jsonl", "b6.jsonl"]
-    same = "the same measurement as b5.jsonl: by the same processes, started at the same moment"
-    assert reasons(loaded) == {"b4.jsonl": same, "b7.jsonl": same}
 
 
 def test_a_log_that_gives_no_number_is_listed_with_the_reason(tmp_path: Path) -> None:
@@ -189,34 +158,19 @@ def test_what_differs_between_runs_that_no_study_planned_names_their_arms(tmp_pa
     }
 
 
-def test_nodes_of_one_kernel_are_one_machine() -> None:
-    """As containers are: a log of before schema 15 does not tell, and one that cannot says null."""
-    ranks = [{"hostname": f"n{n}", "cpus_on_node": 2, "boot_id": "x"} for n in range(4)]
-    apart = [{**rank, "boot_id": None} for rank in ranks]
-    unknown = "processor not recorded, 2 cores per"
-    assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 1 machine"
-    assert machine({"ranks": apart}) == f"{unknown} node, 4 nodes"
-    ranks[3]["boot_id"] = "y"
-    assert machine({"ranks": ranks}) == f"{unknown} machine, 4 nodes on 2 machines"
-    # GPUs are counted over nodes also where they have no name of their own
-    for place, rank in enumerate(apart):
-        rank |= {"hostname": f"n{place // 2}", "gpu": "GH200", "gpu_uuid": f"index {place % 2}"}
-    assert machine({"ranks": apart}) == f"4 x GH200, {unknown} node, 2 nodes"
-
-
-def test_runs_by_hand_need_no_block_no_curve_and_no_study(tmp_path: Path) -> None:
-    by_hand: dict[str, Any] = {"block": None, "curves": ()}
+def test_runs_by_hand_need_no_launch_no_curve_and_no_study(tmp_path: Path) -> None:
+    by_hand: dict[str, Any] = {"launch": None, "curves": ()}
     logs.write(tmp_path / "a.jsonl", logs.config("single", **by_hand), 0.1)
     strong = logs.config("ddp/mpi", 2, **by_hand, batch_per_rank=None, global_batch=16)
     logs.write(tmp_path / "b.jsonl", strong, 0.1)
     loaded = load(tmp_path)
     assert loaded.runs["curves"].tolist() == [("weak",), ("strong",)]
-    assert loaded.runs["block"].nunique() == 1
-    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
+    assert loaded.runs["launch"].nunique() == 1
+    assert (loaded.study.margin, loaded.study.launches) == (0.02, 0)
     assert "margin of 2 %" in loaded.notes[0]
-    logs.study_toml(tmp_path, blocks=8, margin=0.03)
+    logs.study_toml(tmp_path, launches=8, margin=0.03)
     loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks, loaded.notes) == (0.03, 8, ())
+    assert (loaded.study.margin, loaded.study.launches, loaded.notes) == (0.03, 8, ())
 
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
@@ -277,26 +231,9 @@ def test_another_machine_is_named(changes: dict[str, object], field: str) -> Non
     assert comparability.differences(one + other) == [field]
 
 
-@pytest.mark.parametrize("kept", ["env", "backend_env"])  # the latter of logs until version 2.0
-def test_runs_of_unequal_environments_are_not_compared(tmp_path: Path, kept: str) -> None:
-    reference, candidate = (logs.config(f"{name}/mpi", 2) for name in ("ddp", "horovod"))
-    own = {**logs.host(2)["env"], "MV2_X": "1"}
-    ddp = comparability.facts(reference, logs.host(2), {})
-    horovod = comparability.facts(candidate, logs.host(2, **{kept: own}), {})
-    differs = ["env.MV2_X: 1, unset"]
-    assert comparability.differences([ddp, horovod], comparability.OF_A_SIDE) == differs
-    for block, provenance in enumerate(({kept: own}, {kept: own}, {})):
-        run = candidate.model_copy(update={"block": block})
-        logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=logs.host(2, **provenance))
-    aside = "runs of its point differ: env.MV2_X: 1, unset"
-    loaded = load(tmp_path)
-    assert reasons(loaded) == {f"{block}.jsonl": aside for block in range(3)}
-    assert loaded.runs.empty, "none of three is the usual one"
-
-
 def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
     """One row a run; numbers and texts alone; images/s follows from seconds per step."""
-    folder = logs.study(tmp_path, blocks=2)
+    folder = logs.study(tmp_path, launches=2)
     frame = plots.load_runs(str(folder))
     assert len(frame) == len(list((folder / "runs").iterdir()))
     rates = frame["global_batch"] / frame["step_seconds_mean"]
@@ -309,29 +246,29 @@ def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
 
 def test_runs_of_jobs_that_state_no_host_join_no_two_that_differ(tmp_path: Path) -> None:
     """A scheduler gives each job nodes and cores of its choice; two machines are still two."""
-    for block, name in enumerate(["job1", "job2", "job3", "node1", "node2", "node2"]):
-        of_job = {"job": {"SLURM_JOB_ID": str(block)}} if "job" in name else {}
-        cores = [block] if of_job else [0]
+    for launch, name in enumerate(["job1", "job2", "job3", "node1", "node2", "node2"]):
+        of_job = {"job": {"SLURM_JOB_ID": str(launch)}} if "job" in name else {}
+        cores = [launch] if of_job else [0]
         place = logs.host(2, **of_job, **of_ranks(hostname=name, affinity=cores))
-        run = logs.config("ddp/mpi", 2, block=block)
-        logs.write(tmp_path / f"{block}.jsonl", run, 0.1, provenance=place)
+        run = logs.config("ddp/mpi", 2, launch=launch)
+        logs.write(tmp_path / f"{launch}.jsonl", run, 0.1, provenance=place)
     aside = "runs of its point differ: hostnames: node1, node2"
-    assert reasons(load(tmp_path)) == {f"{block}.jsonl": aside for block in range(6)}
-    for block in (4, 5):
-        (tmp_path / f"{block}.jsonl").unlink()
+    assert reasons(load(tmp_path)) == {f"{launch}.jsonl": aside for launch in range(6)}
+    for launch in (4, 5):
+        (tmp_path / f"{launch}.jsonl").unlink()
     assert len(load(tmp_path).runs) == 4
 
 
-def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Path) -> None:
+def test_the_copies_of_a_planned_launch_from_elsewhere_do_not_count(tmp_path: Path) -> None:
     """The same study, run on a second machine of the same name and kind, and copied beside."""
-    for block, prefix in itertools.product(range(2), ("", "m2-", "m3-")):
-        name = f"{block}.jsonl"
-        run = logs.config("ddp/mpi", 2, block=block, position=0, log_path=Path(name))
-        if (block, prefix) != (1, ""):
+    for launch, prefix in itertools.product(range(2), ("", "m2-", "m3-")):
+        name = f"{launch}.jsonl"
+        run = logs.config("ddp/mpi", 2, launch=launch, position=0, log_path=Path(name))
+        if (launch, prefix) != (1, ""):
             logs.write(tmp_path / f"{prefix}{name}", run, 0.1)
     loaded = load(tmp_path)
     assert loaded.runs.empty
-    why = "block {} of its point is there {} times, so none counts"
+    why = "launch {} of its point is there {} times, so none counts"
     assert reasons(loaded) == {
         **dict.fromkeys(("0.jsonl", "m2-0.jsonl", "m3-0.jsonl"), why.format(0, 3)),
         **dict.fromkeys(("m2-1.jsonl", "m3-1.jsonl"), why.format(1, 2)),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plots.report.checks import checks
+from plots.report.findings import checks
 from plots.report.write import analysed
 from tests.plots import logs
 
@@ -37,13 +37,13 @@ def test_sides_that_took_turns_with_other_worlds_are_counted(
     listed = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
     arm = '[arms.clipped]\ncells = ["horovod/mpi"]\nover = "plain"\nclip_norm = 1.0\n'
     logs.study_toml(tmp_path, more=f"{listed}[weak]\nbatch_per_rank = 16\n[arms.plain]\n{arm}")
-    for block, (position, cell) in product(range(6), enumerate(GROUPED)):
-        group = in_launch_2.get(cell, "a") if block == 2 else "a"
+    for launch, (position, cell) in product(range(6), enumerate(GROUPED)):
+        group = in_launch_2.get(cell, "a") if launch == 2 else "a"
         clipped: dict[str, Any] = {"clip_norm": 1.0} if "@clipped" in cell else {}
-        run = logs.config(cell, 2, block=block, seed=block, position=position, **clipped)
-        where = logs.host(2, turns={"launch": f"{block}{group}", "turn": position, "worlds": 3})
-        noise = np.random.default_rng(3 * block + position)
-        path = tmp_path / "runs" / f"{block}-{position}.jsonl"
+        run = logs.config(cell, 2, launch=launch, seed=launch, position=position, **clipped)
+        where = logs.host(2, turns={"launch": f"{launch}{group}", "turn": position, "worlds": 3})
+        noise = np.random.default_rng(3 * launch + position)
+        path = tmp_path / "runs" / f"{launch}-{position}.jsonl"
         logs.write(path, run, 0.1, noise, provenance=where)
     names = {check.name: check.holds for check in checks(analysed(tmp_path))}
     assert names[name] is (name == "in turns")
@@ -62,13 +62,15 @@ def test_sides_that_took_turns_with_other_worlds_are_counted(
 def test_a_slow_beginning_of_turns_is_named(
     tmp_path: Path, first_step: float, name: str, holds: bool
 ) -> None:
-    for block in range(6):
+    for launch in range(6):
         for position, cell in enumerate(EQUAL):
             slow = first_step if cell == "horovod/mpi" else 1.0
-            run = logs.config(cell, 2, block=block, seed=block, position=position, lead_in_steps=1)
-            where = logs.host(2, turns={"launch": str(block), "turn": position, "worlds": 2})
-            noise = np.random.default_rng(2 * block + position)
-            path = tmp_path / "runs" / f"{block}-{position}.jsonl"
+            run = logs.config(
+                cell, 2, launch=launch, seed=launch, position=position, lead_in_steps=1
+            )
+            where = logs.host(2, turns={"launch": str(launch), "turn": position, "worlds": 2})
+            noise = np.random.default_rng(2 * launch + position)
+            path = tmp_path / "runs" / f"{launch}-{position}.jsonl"
             logs.write(path, run, 0.1, noise, provenance=where, first_step=slow)
     (check,) = (one for one in checks(analysed(tmp_path)) if one.name.startswith("turns "))
     assert (check.name, check.holds) == (name, holds)

@@ -34,7 +34,7 @@ def require_pair(
     """Check a pair's report; tests/test_doors.py does so too, for a backend of a user's module."""
     wanted = ("single", reference, candidate)
     measured = {cell: slower for cell, slower in CELLS.items() if cell.startswith(wanted)}
-    logs.study(folder, blocks=6, cells=measured, sd=0.002)
+    logs.study(folder, launches=6, cells=measured, sd=0.002)
     logs.study_toml(folder, more=f'reference = "{reference}"\ncandidate = "{candidate}"\n')
     assert main(["report", str(folder)]) == 0
     page = logs.page(folder)
@@ -61,10 +61,10 @@ def arms(folder: Path, slow: float, more: str, **fields: object) -> tuple[Analys
     for cell, slowdown in cells.items():
         own = fields if "@slow" in cell else {}
         noise = np.random.default_rng(len(cell))
-        for block in range(6):
-            run = logs.config(cell, 2, 16, block, seed=block, **own)
+        for launch in range(6):
+            run = logs.config(cell, 2, 16, launch, seed=launch, **own)
             seconds = 0.1 * slowdown * np.exp(noise.normal(0, 0.002))
-            logs.write(folder / "runs" / f"{block}-{run.arm}.jsonl", run, seconds)
+            logs.write(folder / "runs" / f"{launch}-{run.arm}.jsonl", run, seconds)
     sides = (
         'cells = ["ddp/mpi"]\nreference = "ddp/mpi"\ncandidate = "ddp/mpi"\nscaling = ["weak"]\n'
     )

@@ -92,25 +92,11 @@ def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -
         assert first.startswith("Emulated") == bool(kind), name
 
 
-def test_names_and_colours_are_as_asked(study: Path, tmp_path: Path) -> None:
-    path = tmp_path / "one.svg"
-    asked = ["figure", "scaling", str(study), "-o", str(path), "--preset", "paper"]
-    named = ["--label", "ddp/mpi=PyTorch DDP", "--colour", "ddp/mpi=#123456"]
-    for more in ([], named):
-        assert main([*asked, *more]) == 0
-        text = path.read_text()
-        found = "PyTorch DDP" in text, ">ddp/mpi<" not in text, "#123456" in text
-        assert found == (bool(more),) * 3
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--label", "nobody=Somebody"], "--label nobody=...: the figure's legend has "),
-        (["--colour", "ddp/mpi=red"], "--colour ddp/mpi=red: no colour; write six digits"),
         (["--width", "4"], "width='4' is not from 3 to 12 inches; say 3.5in or 89mm"),
         (["--width", "5in", "--preset", "page"], "no effect with --preset page; use paper"),
-        (["--dpi", "300", "-o", "one.pdf"], "dpi=300 has no effect on .pdf"),
     ],
 )
 def test_what_has_no_effect_is_refused(

@@ -9,14 +9,13 @@ import pytest
 
 from bench.study.frames import load
 from plots.analyse.study import analyse
-from plots.report.checks import checks
-from plots.report.findings import findings, terminal
+from plots.report.findings import checks, findings, terminal
 from tests.plots import logs
 
 START = {"busy_jiffies": 5000, "idle_jiffies": 9000, "steal_jiffies": 70, "own_jiffies": 300}
 
 
-def ran(path: Path, block: int, busy: int, steal: int, **place: str) -> None:
+def ran(path: Path, launch: int, busy: int, steal: int, **place: str) -> None:
     """Write a run on two nodes of 1000 ticks; each rank spends 600, and the second meets others."""
     provenance = logs.host(2)
     ends: dict[str, Any] = {name: [] for name in START}
@@ -27,17 +26,17 @@ def ran(path: Path, block: int, busy: int, steal: int, **place: str) -> None:
         spent["idle_jiffies"] = 1000 - spent["busy_jiffies"] - spent["steal_jiffies"]
         for counter, ticks in spent.items():
             ends[counter].append(START[counter] + ticks)
-    run = logs.config("ddp/mpi", 2, block=block)
-    logs.write(path / f"{block}.jsonl", run, 0.1, provenance=provenance, end=ends)
+    run = logs.config("ddp/mpi", 2, launch=launch)
+    logs.write(path / f"{launch}.jsonl", run, 0.1, provenance=provenance, end=ends)
 
 
 def test_what_others_took_is_told_of_the_worst_node(tmp_path: Path) -> None:
-    for block, others in enumerate(((0, 0), (19, 0), (100, 0), (10, 40))):
-        ran(tmp_path, block, *others)
+    for launch, others in enumerate(((0, 0), (19, 0), (100, 0), (10, 40))):
+        ran(tmp_path, launch, *others)
     place = logs.host(2)
     for rank, name in zip(place["ranks"], ("a", "b"), strict=True):
         rank["hostname"] = name
-    old = logs.config("ddp/mpi", 2, block=9)
+    old = logs.config("ddp/mpi", 2, launch=9)
     logs.write(tmp_path / "old.jsonl", old, 0.1, provenance=place)  # without the counters
     loaded = load(tmp_path)
     told = loaded.runs.set_index("log")["others_share"]

@@ -18,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide a study with a failed run, a superseded attempt and a crash after complete data."""
-    folder = logs.study(tmp_path_factory.mktemp("results") / "test", blocks=6)
-    logs.study_toml(folder, blocks=6)
-    runs, run = folder / "runs", logs.config("single", block=6)
+    folder = logs.study(tmp_path_factory.mktemp("results") / "test", launches=6)
+    logs.study_toml(folder, launches=6)
+    runs, run = folder / "runs", logs.config("single", launch=6)
     logs.write(runs / "x.jsonl", run, 0.1, end={"status": "failed: loss | is nan"})
     logs.write(runs / "x.attempt-1.jsonl", run, 0.1, windows=1)
     crashed = runs / "0-weak-single-1.jsonl"
@@ -63,10 +63,10 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
     unresolved = [0.1, -0.1] * 3
     planted = {(1, 16): [0.1, 0.02, 0.09, -0.02, 0.08, 0.03], (1, 32): unresolved}
     for (world_size, batch), d in (planted | {(2, 16): unresolved}).items():
-        for block, log_ratio in enumerate(d):
+        for launch, log_ratio in enumerate(d):
             for cell, factor in (("ddp/mpi", math.exp(log_ratio)), ("horovod/mpi", 1.0)):
-                name = f"{block}-{cell[0]}-{world_size}-{batch}.jsonl"
-                run = logs.config(cell, world_size, batch, block)
+                name = f"{launch}-{cell[0]}-{world_size}-{batch}.jsonl"
+                run = logs.config(cell, world_size, batch, launch)
                 logs.write(tmp_path / "runs" / name, run, 0.1 * factor)
     logs.study_toml(tmp_path)
     text = report(tmp_path)
@@ -85,7 +85,7 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_nothing_is_dropped_silently(study: Path) -> None:
     text, values = logs.page(study), summary(study)
-    assert "60 usable runs in 6 blocks; 1 unusable log; 1 superseded attempt, kept" in text
+    assert "60 usable runs in 6 launches; 1 unusable log; 1 superseded attempt, kept" in text
     assert r"| x.jsonl | failed | exit code 0: loss \| is nan |" in text
     assert "| x.attempt-1.jsonl | interrupted | killed together with its job |" in text
     assert "1 usable run ended with an exit code other than 0" in text
@@ -93,12 +93,7 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
     assert len(values["runs"]) == 60
 
 
-def test_a_second_report_changes_no_byte_and_leaves_no_other_figure(
-    study: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "old.svg").write_text("<svg/>")
-    (tmp_path / "summary.json").write_text('{"figures": ["old", "ratio"]}')
+def test_a_second_report_changes_no_byte(study: Path, tmp_path: Path) -> None:
     assert main(["report", str(study), "--out", str(tmp_path)]) == 0
     again, first = (
         {path.relative_to(top): path.read_bytes() for path in top.rglob("*.*")}
@@ -130,8 +125,8 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_a_study_that_was_changed_after_its_runs_is_named(tmp_path: Path) -> None:
     logs.study_toml(tmp_path)
     sha256 = salvage_study(tmp_path / "study.toml", "")[0].sha256
-    logs.study(tmp_path, blocks=2, study_sha256=sha256)
-    hand = logs.config("single", study="test", block=None)  # carries none, and is not counted
+    logs.study(tmp_path, launches=2, study_sha256=sha256)
+    hand = logs.config("single", study="test", launch=None)  # carries none, and is not counted
     logs.write(tmp_path / "runs" / "hand.jsonl", hand, 0.1)
     report(tmp_path)
     assert "study changed" not in [check["name"] for check in summary(tmp_path)["checks"]]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bench.study.frames import load
 from plots.__main__ import main
 from tests.plots import logs
 
@@ -17,11 +16,11 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def study(folder: Path, end: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Summarise six blocks of two cells."""
-    for block in range(6):
+    """Summarise six launches of two cells."""
+    for launch in range(6):
         for cell in ("ddp/mpi", "horovod/mpi"):
-            path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"
-            logs.write(path, logs.config(cell, 2, block=block, peak_tflops=0.5), 0.1, end=end)
+            path = folder / "runs" / f"{launch}-{cell.replace('/', '-')}.jsonl"
+            logs.write(path, logs.config(cell, 2, launch=launch, peak_tflops=0.5), 0.1, end=end)
     logs.study_toml(folder)
     assert main(["report", str(folder), "--out", str(folder)]) == 0
     summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
@@ -45,9 +44,3 @@ def test_memory_and_operations_stand_beside_throughput(tmp_path: Path) -> None:
     assert row["rank's memory MB [95 %]"] == "700.0 [700.0, 700.0]"
     assert row["rank's GFLOP/s [95 %]"] == "160.0 [160.0, 160.0]"
     assert row["of peak [95 %]"] == "32.0 % [32.0, 32.0]"
-
-
-def test_a_peak_that_nobody_states_gives_no_utilisation(tmp_path: Path) -> None:
-    config = logs.config("ddp/mpi", 2)
-    logs.write(tmp_path / "a.jsonl", config, 0.1, end={"flops_per_image": 1e9})
-    assert load(tmp_path).runs["resources"].tolist() == [{"flops_per_image": 1e9}]

@@ -1,6 +1,5 @@
 """True ratios put into synthetic logs come back; what may not be compared is not."""
 
-import itertools
 import math
 import re
 from dataclasses import replace
@@ -9,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.study import looks, stats, words
+from bench.study import comparability, looks, stats, words
+from bench.study.comparison import Comparison
 from bench.study.definition import Point
 from bench.study.frames import load, session_names
-from bench.study.verdict import Comparison
 from plots.analyse import scaling
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import Analysis, analyse
@@ -46,11 +45,11 @@ def scaled(a: Analysis, cell: str, kind: str = "common", curve: str = "weak") ->
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    return analysed(logs.study(tmp_path_factory.mktemp("study"), blocks=8, sd=0.005))
+    return analysed(logs.study(tmp_path_factory.mktemp("study"), launches=8, sd=0.005))
 
 
 def test_the_true_ratio_comes_back(study: Analysis) -> None:
-    """Block noise of 10 % drowns the 10 % effect unless it is paired away."""
+    """Launch noise of 10 % drowns the 10 % effect unless it is paired away."""
     c = compared(study)
     assert near(c.paired.estimate, 1.05 / 1.155)
     assert c.half_width is not None
@@ -71,7 +70,7 @@ def test_true_efficiency_comes_back(study: Analysis) -> None:
         (row,) = [t for t in study.throughput if (t.curve, t.point) == ("weak", s.baseline)]
         assert s.baseline_images_per_s == row.images_per_s
     assert weak.paired
-    # the block noise is 10 %
+    # the launch noise is 10 %
     assert weak.step_overhead_seconds == pytest.approx(0.1 * (1.05 * 1.5 - 1), rel=0.15)
     strong = scaled(study, "horovod/mpi", curve="strong")
     assert strong.baseline == Point("single", "", 1, 32)
@@ -80,11 +79,13 @@ def test_true_efficiency_comes_back(study: Analysis) -> None:
     assert strong.step_overhead_seconds is None
 
 
-def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
+def test_throughput_is_per_launch_and_on_time(tmp_path: Path) -> None:
     """Repeats of 0.1 and 0.3 s are 0.2 s, 80 images/s; the mean of rates would be 106.7."""
-    for block, repeats in enumerate(((0.1, 0.3), (0.2, 0.2))):
+    for launch, repeats in enumerate(((0.1, 0.3), (0.2, 0.2))):
         for i, seconds in enumerate(repeats):
-            logs.write(tmp_path / f"{block}-{i}.jsonl", logs.config("single", block=block), seconds)
+            logs.write(
+                tmp_path / f"{launch}-{i}.jsonl", logs.config("single", launch=launch), seconds
+            )
     (t,) = scaling.throughput(analysed(tmp_path).table)
     assert (t.images_per_s.n, t.runs) == (2, 4)
     assert t.images_per_s.value == pytest.approx(80.0)
@@ -93,18 +94,18 @@ def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
 
 
 def test_below_six_launches_there_is_no_verdict_and_of_one_no_interval(tmp_path: Path) -> None:
-    for blocks in (1, 5):
-        a = analysed(logs.study(tmp_path / str(blocks), blocks=blocks, sd=0.005))
+    for launches in (1, 5):
+        a = analysed(logs.study(tmp_path / str(launches), launches=launches, sd=0.005))
         c = compared(a)
         assert words.sentence(c) == "Not settled: needs 6 launches"
-        assert (c.paired.interval() is None) == (blocks == 1)
+        assert (c.paired.interval() is None) == (launches == 1)
         assert words.prospect(c) == ""
         ends = {(t.images_per_s.low is None, t.images_per_s.n) for t in a.throughput}
-        assert ends == {(blocks == 1, blocks)}
+        assert ends == {(launches == 1, launches)}
 
 
 def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=6, sd=0.005)
+    logs.study(tmp_path, launches=6, sd=0.005)
     for path in (tmp_path / "runs").glob("*-horovod-mpi-2.jsonl"):
         logs.edit(path, "2.13.0+cpu", "2.12.1+cpu")
     a = analysed(tmp_path)
@@ -112,7 +113,7 @@ def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> 
     assert compared(a, 1).paired.n == 6
     reason = "versions.torch: 2.12.1+cpu, 2.13.0+cpu"
     blocked = [n for n in a.not_compared if n.reason == reason]
-    assert "ddp/mpi, 2 ranks, 16 images per rank against horovod/mpi, block 2" in [
+    assert "ddp/mpi, 2 ranks, 16 images per rank against horovod/mpi, launch 2" in [
         n.pair for n in blocked
     ]
     assert scaled(a, "ddp/mpi").efficiency.n == 6
@@ -120,60 +121,38 @@ def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> 
     assert a.varying == [reason]
 
 
-def over_nccl(cell: str, world_size: int, **of_nccl: str) -> dict[str, object]:
-    """Make provenance of a run over NCCL, each cell of which has its library elsewhere."""
-    facts = logs.host(world_size)
-    place = f"/node/{cell}/libnccl.so.2"
-    took = {"nccl": "2.27.3", "nccl library sha256": "a1" * 32, "nccl transport": "none"}
-    took |= {"nccl headers": "2.18.3"} if cell.startswith("horovod") else {}
-    took |= {"nccl transport": "P2P/CUMEM"} if world_size > 1 else {}
-    took |= {name.replace("_", " "): value for name, value in of_nccl.items()}
-    ranks = [{**rank, "nccl_library": place} for rank in facts["ranks"]]
-    return {**facts, "versions": {**facts["versions"], **took}, "ranks": ranks}
-
-
-@pytest.mark.parametrize(
-    ("of_horovod", "reason"),
-    [
-        ({}, None),  # one library in two places
-        (
-            {"nccl_library_sha256": "b2" * 32},
-            f"versions.nccl library sha256: {'a1' * 32}, {'b2' * 32}",
-        ),
-        ({"nccl_transport": "NET/Socket"}, "versions.nccl transport: NET/Socket, P2P/CUMEM"),
-    ],
-)
-def test_two_cells_must_have_called_one_nccl_and_taken_one_transport(
-    tmp_path: Path, of_horovod: dict[str, str], reason: str | None
-) -> None:
-    for cell, world_size in itertools.product(("ddp/nccl", "horovod/nccl"), (1, 2)):
-        own = of_horovod if (cell, world_size) == ("horovod/nccl", 2) else {}
-        run = logs.config(cell, world_size, device="cuda")
-        path = tmp_path / f"{cell[:3]}-{world_size}.jsonl"
-        logs.write(path, run, 0.1, provenance=over_nccl(cell, world_size, **own))
-    a = analysed(tmp_path)
-    pair = "ddp/nccl, 2 ranks, 16 images per rank against horovod/nccl, block 0"
-    assert [n.reason for n in a.not_compared if n.pair == pair] == ([reason] if reason else [])
-    assert len(a.comparisons) == (1 if reason else 2), "those at one rank are always compared"
+def test_two_cells_must_have_called_one_nccl_and_taken_one_transport() -> None:
+    """The file of the library may lie elsewhere, and headers are one framework's."""
+    sides = []
+    took = {"nccl": "2.27.3", "nccl library sha256": "a1", "nccl transport": "P2P/CUMEM"}
+    for more in ({}, {"nccl headers": "2.18.3"}, {"nccl library sha256": "b2"}):
+        place = logs.host(2, versions={**took, **more})
+        ranks = [{**rank, "nccl_library": str(more)} for rank in place["ranks"]]
+        sides.append(comparability.facts(logs.config("ddp/gloo", 2), {**place, "ranks": ranks}, {}))
+    usual, elsewhere, another = sides
+    assert comparability.differences([usual, elsewhere]) == []
+    assert comparability.differences([usual, another]) == ["versions.nccl library sha256: a1, b2"]
+    alone = usual | {"versions.nccl transport": "none"}
+    assert len(comparability.differences([usual, alone])) == 1
     # one rank takes no transport and two take one: the same cell all the same
-    assert scaled(a, "ddp/nccl", kind="own").efficiency.value == pytest.approx(1.0, rel=0.1)
+    assert comparability.differences([usual, alone], comparability.OF_THE_POINT) == []
 
 
-def test_seeds_must_agree_inside_a_block_only(tmp_path: Path) -> None:
-    a = analysed(logs.study(tmp_path / "right", blocks=2))  # the seed is the block's number
+def test_seeds_must_agree_inside_a_launch_only(tmp_path: Path) -> None:
+    a = analysed(logs.study(tmp_path / "right", launches=2))  # the seed is the launch's number
     assert not [n for n in a.not_compared if "seed" in n.reason]
     for cell, seed in (("ddp/mpi", 1), ("horovod/mpi", 2)):
         logs.write(tmp_path / "wrong" / f"{seed}.jsonl", logs.config(cell, 2, seed=seed), 0.1)
     a = analysed(tmp_path / "wrong")
     assert a.comparisons == []
-    assert [n.reason for n in a.not_compared if "against horovod/mpi, block 0" in n.pair] == [
+    assert [n.reason for n in a.not_compared if "against horovod/mpi, launch 0" in n.pair] == [
         "seed: 1, 2"
     ]
 
 
 def test_the_primary_comparison_is_decided_at_the_full_error(tmp_path: Path) -> None:
     named = 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
-    logs.study_toml(logs.study(tmp_path, blocks=6), more=named)
+    logs.study_toml(logs.study(tmp_path, launches=6), more=named)
     a = analysed(tmp_path)
     assert a.primary is not None
     assert (a.primary.world_size, a.primary.batch_per_rank) == (1, 16)
@@ -185,7 +164,7 @@ def test_the_primary_comparison_is_decided_at_the_full_error(tmp_path: Path) -> 
 
 def test_unnamed_the_primary_is_of_most_ranks_on_the_first_transport(tmp_path: Path) -> None:
     cells = {"ddp/gloo": 1.0, "horovod/gloo": 1.1, "ddp/mpi": 1.0, "horovod/mpi": 1.1}
-    folder = logs.study(tmp_path, blocks=6, cells=cells)
+    folder = logs.study(tmp_path, launches=6, cells=cells)
     sizes = "scaling = ['weak']\nworld_sizes = [1, 2]\n[weak]\nbatch_per_rank = 16\n"
     for listed in (list(cells), list(cells)[::-1]):
         more = f"cells = {listed}\n{sizes}".replace("'", '"')
@@ -199,7 +178,7 @@ def test_unnamed_the_primary_is_of_most_ranks_on_the_first_transport(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("blocks", "first", "last", "level", "verdict"),
+    ("launches", "first", "last", "level", "verdict"),
     [
         (6, 6, 20, 0.0131, "faster"),
         (6, 6, 6, 0.05, "faster"),
@@ -207,10 +186,10 @@ def test_unnamed_the_primary_is_of_most_ranks_on_the_first_transport(tmp_path: P
     ],
 )
 def test_a_verdict_is_read_at_the_level_of_the_plan_from_the_first_look_on(
-    tmp_path: Path, blocks: int, first: int, last: int, level: float, verdict: str
+    tmp_path: Path, launches: int, first: int, last: int, level: float, verdict: str
 ) -> None:
-    folder = logs.study(tmp_path, blocks=blocks, sd=0.005)
-    logs.study_toml(folder, blocks=first, more=f"max_blocks = {last}\n")
+    folder = logs.study(tmp_path, launches=launches, sd=0.005)
+    logs.study_toml(folder, launches=first, more=f"max_launches = {last}\n")
     a = analysed(folder)
     assert a.primary is not None
     assert a.primary.level == pytest.approx(level, abs=5e-4)
@@ -237,53 +216,27 @@ def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> 
 
 
 @pytest.mark.parametrize(
-    ("ratios", "said", "label"),
+    ("ratios", "said"),
     [
-        (
-            [1.001, 0.999, 1.002, 0.998, 1.0, 1.0],
-            "Equal within 2 %: 0.0 % [-0.1, 0.1]",
-            "Equal within 2 %",
-        ),
-        ([1.25] * 3 + [1.2500001] * 3, "Horovod faster: 25.0 % [25.0, 25.0]", "Horovod faster"),
-        ([0.8] * 3 + [0.8000001] * 3, "DDP faster: 25.0 % [25.0, 25.0]", "DDP faster"),
-        (
-            [1.10, 0.92, 1.05, 0.97, 1.01, 0.99],
-            "Not settled: 0.5 % [-5.9, 7.3]",
-            "Not settled",
-        ),
+        ([1.001, 0.999, 1.002, 0.998, 1.0, 1.0], "Equal within 2 %: 0.0 % [-0.1, 0.1]"),
+        ([1.25] * 3 + [1.2500001] * 3, "Horovod faster: 25.0 % [25.0, 25.0]"),
+        ([0.8] * 3 + [0.8000001] * 3, "DDP faster: 25.0 % [25.0, 25.0]"),
+        ([1.10, 0.92, 1.05, 0.97, 1.01, 0.99], "Not settled: 0.5 % [-5.9, 7.3]"),
     ],
 )
-def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
+def test_verdicts_in_words(study: Analysis, ratios: list[float], said: str) -> None:
     p = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
-    c = Comparison(
-        reference_point=Point("ddp/mpi", "", 2, 16),
-        candidate_point=Point("horovod/mpi", "", 2, 16),
-        curves=("weak",),
-        paired=p,
-        median_ratio=1.5,
-        first_steps=None,
-        sessions=("",) * 6,
-        emulated=False,
-        margin=0.02,
-        primary=True,
-        verdict=stats.decide(p.interval() or (0, 2), 0.02),
-        decides=True,
-        needs=6,
-        level=0.05,
-        another_day=None,
-        max_blocks=20,
-        blocks_to_settle=None,
-        chance=None,
-    )
+    verdict = stats.decide(p.interval() or (0, 2), 0.02)
+    c = replace(compared(study), paired=p, verdict=verdict, level=0.05, median_ratio=1.5)
     assert words.sentence(c) == said
-    assert words.word(c) == label
+    assert words.word(c) == said.partition(":")[0]
     assert c.skewed
     assert not replace(c, median_ratio=p.ratio * 1.01).skewed
 
 
 def test_a_baseline_of_another_environment_is_named(tmp_path: Path) -> None:
     """It may lack what carries gradients, and not what computes."""
-    logs.study(tmp_path, blocks=2)
+    logs.study(tmp_path, launches=2)
     for path in (tmp_path / "runs").glob("*-single-*"):
         logs.edit(path, '"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "1", "UCX_TLS": "tcp"')
     assert analyse(load(tmp_path)).varying == []
@@ -294,12 +247,12 @@ def test_a_baseline_of_another_environment_is_named(tmp_path: Path) -> None:
 
 def test_who_ran_first_is_told_by_its_place(tmp_path: Path) -> None:
     """Whoever ran first was 1.1 times as fast, so the ratio is 1 and the factor 1.1."""
-    for block in range(6):
+    for launch in range(6):
         for cell in ("ddp/mpi", "horovod/mpi"):
-            position = (block + (cell == "horovod/mpi")) % 2
-            run = logs.config(cell, 2, block=block, seed=block, position=position)
-            seconds = (0.1 if position == 0 else 0.11) * (1 + 0.001 * block)
-            logs.write(tmp_path / f"{block}-{cell[:3]}.jsonl", run, seconds)
+            position = (launch + (cell == "horovod/mpi")) % 2
+            run = logs.config(cell, 2, launch=launch, seed=launch, position=position)
+            seconds = (0.1 if position == 0 else 0.11) * (1 + 0.001 * launch)
+            logs.write(tmp_path / f"{launch}-{cell[:3]}.jsonl", run, seconds)
     (c,) = analysed(tmp_path).comparisons
     assert c.paired.role is not None
     assert c.paired.role.value == pytest.approx(1.1)

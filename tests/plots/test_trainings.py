@@ -24,11 +24,11 @@ FAST = [[(2.0, 150), (2.0, 181)], [(2.0, 120), (2.0, 170), (2.5, 184)]]
 SLOW = [[(4.0, 150), (4.0, 181)], [(4.0, 120), (4.0, 170), (5.0, 179)]]
 
 
-def run(folder: Path, cell: str, block: int, trainings: list[list[tuple[float, int]]]) -> None:
+def run(folder: Path, cell: str, launch: int, trainings: list[list[tuple[float, int]]]) -> None:
     """Write a log of two ranks whose trainings had three epochs at most to get 180 of 200 right."""
     asked = {"epochs": 3, "target": 0.9, "trainings": len(trainings), "image_size": 8}
-    config = logs.config(cell, 2, 16, block, seed=block, dataset="digits", **asked)
-    path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"
+    config = logs.config(cell, 2, 16, launch, seed=launch, dataset="digits", **asked)
+    path = folder / "runs" / f"{launch}-{cell.replace('/', '-')}.jsonl"
     checks = {"checks": dict.fromkeys((*CHECKS, "trainings_equal"), True)}
     logs.write(path, config, 0.1, end=checks)
     common = {"steps": 4, "loss": 0.5, "parameters_equal": True, "held_out": HELD_OUT}
@@ -43,9 +43,9 @@ def run(folder: Path, cell: str, block: int, trainings: list[list[tuple[float, i
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     there = tmp_path_factory.mktemp("study")
-    for block in (0, 1):
-        run(there, "ddp/mpi", block, FAST)
-        run(there, "horovod/mpi", block, SLOW)
+    for launch in (0, 1):
+        run(there, "ddp/mpi", launch, FAST)
+        run(there, "horovod/mpi", launch, SLOW)
     return there
 
 

@@ -1,1 +1,1 @@
-"""Studies of known truth, through the statistics of this project: what do they keep?"""
+"""Simulated studies of known truth, through the statistics of this project: what do they keep?"""

@@ -1,61 +1,64 @@
-"""What the statistics keep: studies of known truth, drawn with the noise of measured ones.
+"""What the statistics keep, and which design of a study finds most: simulated studies.
 
-python -m tests.simulation results/local results/handwritten --out results/simulation
+python -m tests.simulation STUDY... --out FOLDER    coverage and wrong verdicts, with their noise
+python -m tests.simulation designs STUDY            windows per launch inside a fixed time, as CSV
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
-from bench.study.disk import write_whole
-from bench.study.frames import load
-from bench.study.stats import MIN_BLOCKS
-from plots.analyse.study import analyse
-from plots.report.tables import csv_text
-from tests.simulation.noise import measured
-from tests.simulation.studies import simulate
-
-TABLES = ("coverage", "looks")
+from bench.study.stats import ALPHA
+from tests.simulation import studies as simulation
+from tests.simulation.designs import launches_of, shipped, simulated
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("studies", type=Path, nargs="+", metavar="STUDY", help="a study's folder")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
-    asked = parser.parse_args(words)
+def main(argv: Sequence[str] | None = None) -> None:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("tests.simulation", description=__doc__, formatter_class=form)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="STUDY", help="a study's folder")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder for two tables")
+    parser.add_argument("--studies", type=int, default=5000, help="simulated for each row")
+    options = parser.parse_args(argv)
     try:
-        print("\n".join(make(asked.studies, asked.out)))
-    except UsageError as error:
+        if str(options.folders[0]) == "designs":
+            launches = launches_of(options.folders[-1])
+            for rows in (simulated(launches, options.studies), shipped(launches)):
+                print(pd.DataFrame(rows).round(4).to_csv(index=False))
+        else:
+            simulate(options.folders, options.out, options.studies)
+    except (UsageError, OSError) as error:
         sys.exit(f"error: {error}")
 
 
-def make(folders: Sequence[Path], out: Path) -> list[str]:
-    """Write simulation.json and a CSV for each table into `out`; returns the bars.
-
-    Raises UsageError where no comparison of the folders has blocks enough for a verdict.
-    """
-    studies = [analyse(loaded) for folder in folders if not (loaded := load(folder)).runs.empty]
-    if not any(c.paired.n >= MIN_BLOCKS for a in studies for c in a.comparisons):
-        named = ", ".join(map(str, folders))
-        raise UsageError(f"{named}: no comparison of {MIN_BLOCKS} blocks; name studies that have")
-    found = simulate(measured(studies))
+def simulate(folders: Sequence[Path], out: Path, studies: int) -> None:
+    """Write coverage.csv and looks.csv, and print what is to be kept; the seed fixes all of it."""
+    random = np.random.default_rng(simulation.SEED)
+    sd, residuals = simulation.measured(folders)
+    shape = studies, max(simulation.LAUNCHES)
+    coverage = simulation.coverage(simulation.draw(random, shape, sd, residuals))
+    looks = simulation.looks(random, studies, (simulation.OF_TURNS, sd))
     out.mkdir(parents=True, exist_ok=True)
-    written = asdict(found)
-    head = {"simulated": True, "noise_of": [a.loaded.study.name for a in studies]}
-    write_whole(out / "simulation.json", json.dumps({**head, **written}, indent=1) + "\n")
-    for name in TABLES:
-        frame = pd.DataFrame(written[name])
-        write_whole(out / f"{name}.csv", csv_text(frame))
-    said = [f"{'met   ' if bar.met else 'missed'} {bar.what}: {bar.found}" for bar in found.bars]
-    return [f"{found.studies:,} simulated studies a row, seed {found.seed}", *said]
+    coverage.to_csv(out / "coverage.csv", index=False)
+    looks.to_csv(out / "looks.csv", index=False)
+    covered = coverage[coverage.noise.str.endswith("as measured")].coverage
+    most = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / studies)
+    print(f"{studies:,} simulated studies a row, seed {simulation.SEED}, sd {100 * sd:.2f} %")
+    for text, values, low, high in (
+        ("95 % intervals that hold the truth, noise as measured", covered, 0.93, 0.97),
+        ("wrong verdicts of studies that stop when settled", looks.wrong, 0, most),
+    ):
+        met = "met   " if low <= min(values) and max(values) <= high else "missed"
+        ends = f"{min(values):.2%} to {max(values):.2%}"
+        print(f"{met} {text}: {ends}, to be {low:.2%} to {high:.2%}")
 
 
 if __name__ == "__main__":

@@ -1,165 +1,132 @@
-"""Simulated studies of known truth, through the statistics of this project: what they promise.
+"""The noise of measured studies and of other kinds, and the verdicts on studies drawn from it.
 
-Noise is that of committed logs. Every study is log ratios, one per block, of two arms that share
-the block's own speed.
+A study is an array of log ratios of two arms, one per launch, around a true effect.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy import stats as tests
 
+from bench.config import UsageError
 from bench.study import stats
 from bench.study.looks import nominal_level, schedule
-from tests.simulation.noise import Array, Measured, noises, normal
 
-Flags = NDArray[np.bool_]
+Array = NDArray[np.float64]
 
-STUDIES = 20_000  # of each kind; a share of 5 % is then good to 0.15 % (one standard error)
 SEED = 20261122
-BLOCKS = (6, 8, 12)
+LAUNCHES = (6, 8, 12)
 LOOKS = schedule(6, 20)
-OF_TURNS = 0.019  # paired sd of launches in which both sides took turns
-SEQUENTIAL = (0.0, 0.5, 1.0, 2.5)  # true effects, in margins of the studies that stop by themselves
-MARGIN = 0.02  # theirs
+OF_TURNS = 0.019  # sd of the log ratio of launches in which both sides took turns
+MARGIN = 0.02
+EFFECTS = (0.0, 0.5, 1.0, 2.5)  # true ones, in margins
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """Of many studies what `stats.paired_ratio` and `stats.decide` say of each."""
+def measured(folders: Sequence[Path]) -> tuple[float, list[float]]:
+    """Pool the noise of every comparison with enough launches: its sd, and residuals of sd 1.
 
-    mean: Array  # log ratio
-    error: Array  # its standard error
-    freedom: int
-
-    def half(self, level: float = stats.ALPHA) -> Array:
-        """Compute half the width of the t interval that misses the truth in `level` of studies."""
-        return float(tests.t.ppf(1 - level / 2, self.freedom)) * self.error
-
-    def differ(self, level: float = stats.ALPHA) -> Flags:
-        """Check whether the interval excludes a ratio of 1."""
-        return np.abs(self.mean) > self.half(level)
-
-    def equal(self, margin: float, level: float = stats.ALPHA) -> Flags:
-        """Check whether the interval lies inside the margin."""
-        return np.abs(self.mean) + self.half(level) <= math.log1p(margin)
-
-
-def outcomes(d: Array) -> Outcomes:
-    """Summarise log ratios [studies, blocks]."""
-    n = d.shape[1]
-    return Outcomes(d.mean(axis=1), d.std(axis=1, ddof=1) / math.sqrt(n), n - 1)
+    Residuals are over their study's sd. Six values over their own sd have short tails (kurtosis 2.1
+    where the noise has 3), and simulated intervals would be called too narrow.
+    """
+    residuals, every = [], []
+    for folder in folders:
+        compared = json.loads((folder / "summary.json").read_text())["comparisons"]
+        ratios = [c["ratios"] for c in compared if c["n"] >= stats.MIN_LAUNCHES]
+        logs = [np.log(np.array(values, float)) for values in ratios]
+        spread = stats.pooled_sd(x.tolist() for x in logs) or math.inf
+        residuals += [(x - x.mean()) * math.sqrt(len(x) / (len(x) - 1)) / spread for x in logs]
+        every += logs
+    if not (sd := stats.pooled_sd(x.tolist() for x in every)):
+        names = ", ".join(map(str, folders))
+        least = stats.MIN_LAUNCHES
+        raise UsageError(f"{names}: no comparison of {least} launches; name studies that have one")
+    return sd, np.concatenate(residuals).tolist()
 
 
-def swapped(d: Array) -> Outcomes:
-    """Summarise log ratios of an even number of blocks, role fitted: who is first alternates."""
-    n = d.shape[1]
-    squares = sum(own.var(axis=1) * n / 2 for own in (d[:, ::2], d[:, 1::2]))
-    return Outcomes(d.mean(axis=1), np.sqrt(squares / (n - 2) / n), n - 2)
+def draw(
+    random: Generator, shape: tuple[int, int], sd: float, residuals: Sequence[float]
+) -> dict[str, Array]:
+    """Draw log ratios [study, launch] of no effect from each noise; the first two are measured."""
+    quiet = random.normal(0, 0.005 * math.sqrt(2), shape)
+
+    def chance(share: float) -> Array:
+        return (random.random(shape) < share).astype(float)
+
+    def skewed() -> Array:
+        """Draw lognormal numbers (sigma 1), moved to mean 0 and scaled to standard deviation 1."""
+        drawn = random.lognormal(0, 1, shape) - math.exp(0.5)
+        return np.asarray(drawn / math.sqrt((math.e - 1) * math.e))
+
+    def both(arm: Array, other: Array) -> Array:
+        return sd / math.sqrt(2) * (arm - other)
+
+    heavy = [random.standard_t(3, shape) / math.sqrt(3) for _ in range(2)]
+    return {
+        "normal, as measured": random.normal(0, sd, shape),
+        "residuals, as measured": sd * random.choice(residuals, shape),
+        "t with 3 degrees": both(*heavy),
+        "lognormal, both arms": both(skewed(), skewed()),
+        "1 launch in 4 with 5 x the noise": random.normal(0, sd, shape) * (1 + 4 * chance(0.25)),
+        "1 run in 4 is 6 % slower": quiet + math.log(1.06) * (chance(0.25) - chance(0.25)),
+        "stragglers in one arm alone": quiet + 0.03 * skewed(),
+        "1 run in 8 of one arm is 15 % slower": quiet + math.log(1.15) * (chance(0.125) - 0.125),
+    }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Coverage:
-    """How often the 95 % interval holds the truth; a share of 1 is 100 %, as everywhere here."""
-
-    noise: str
-    blocks: int
-    coverage: float
+def paired(logs: Array, swapped: bool = False) -> stats.Paired:
+    """Estimate the ratio of a study as reports do; `swapped`: who is first alternates."""
+    first = [bool(i % 2) for i in range(len(logs))] if swapped else []
+    ones = [1.0] * len(logs)
+    return stats.paired_ratio(numerator=np.exp(logs).tolist(), denominator=ones, first=first)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stopped:
-    """Studies of LOOKS that stop where they are settled, of a true effect."""
+def coverage(drawn: dict[str, Array]) -> pd.DataFrame:
+    """Count how often the 95 % interval holds the truth, by noise and number of launches."""
 
-    sd: float  # paired
-    effect: float
-    wrong: float  # share that ends in a wrong verdict
-    launches: float  # on average
-    settled: tuple[float, ...]  # share that has ended by each look
+    def holds(logs: Array) -> bool:
+        low, high = paired(logs).interval() or (0.0, 0.0)
+        return low <= 1 <= high
 
-
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """What the statistics are to keep, and whether they did."""
-
-    what: str
-    found: str
-    met: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Simulation:
-    """All tables of one simulation."""
-
-    seed: int
-    studies: int  # of each row
-    measured: Measured
-    coverage: list[Coverage]
-    looks: list[Stopped]
-    bars: list[Bar]
-
-
-def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulation:
-    """Simulate every table; each row draws studies of its own, which the seed fixes."""
-    random = np.random.default_rng(seed)
-    shape = studies, max(BLOCKS)
-    drawn = {name: draw(random, shape) for name, draw in noises(m).items()}
-    coverage = [
-        Coverage(noise=name, blocks=n, coverage=float(np.mean(~outcomes(d[:, :n]).differ())))
-        for (name, d), n in product(drawn.items(), BLOCKS)
+    rows = [
+        (noise, n, float(np.mean([holds(study[:n]) for study in studies])))
+        for (noise, studies), n in product(drawn.items(), LAUNCHES)
     ]
-    looks = list(_looks(m, random, studies))
-    bars = list(_bars(studies, list(drawn)[:2], coverage, looks))
-    tables: dict[str, Any] = {"coverage": coverage, "looks": looks, "bars": bars}
-    return Simulation(seed=seed, studies=studies, measured=m, **tables)
+    return pd.DataFrame(rows, columns=["noise", "launches", "coverage"])
 
 
-def _looks(m: Measured, random: Generator, studies: int) -> Iterator[Stopped]:
-    level, last = nominal_level(LOOKS), max(LOOKS)
-    for sd, share in product((OF_TURNS, m.paired_sd), SEQUENTIAL):
-        d = normal(m, random, (studies, last), sd) + share * math.log1p(MARGIN)
-        wrong, ended = np.zeros(studies, bool), np.full(studies, last + 1)
-        for n in LOOKS:
-            o = swapped(d[:, :n])
-            equal, differ = o.equal(MARGIN, level), o.differ(level)
-            false = np.where(equal, share >= 1, differ & ((o.mean < 0) | (share == 0)))
-            now = (ended > n) & (equal | differ)
-            wrong |= now & false
-            ended[now] = n
-        yield Stopped(
-            sd=sd,
-            effect=(1 + MARGIN) ** share - 1,
-            wrong=float(np.mean(wrong)),
-            launches=float(np.mean(np.minimum(ended, last))),
-            settled=tuple(float(np.mean(ended <= n)) for n in LOOKS),
-        )
+def look(logs: Array, margins: float, level: float) -> tuple[int, bool]:
+    """Follow a study to the look that settles it: launches, one more than all if none did, and
+    whether its verdict is wrong of a true effect in margins."""
+    for n in LOOKS:
+        low, high = paired(logs[:n], swapped=True).interval(level) or (0.0, math.inf)
+        match stats.decide((low, high), MARGIN):
+            case "equal":
+                return n, margins >= 1
+            case "faster":
+                return n, high < 1 or margins == 0
+    return max(LOOKS) + 1, False
 
 
-def _bars(
-    studies: int,
-    noises: Sequence[str],
-    coverage: Sequence[Coverage],
-    looks: Sequence[Stopped],
-) -> Iterator[Bar]:
-    covered = [c.coverage for c in coverage if c.noise in noises]
-    yield _bar("95 % intervals cover 93 to 97 %, noise as measured", covered, 0.93, 0.97)
-    most = stats.ALPHA + 3 * math.sqrt(stats.ALPHA * (1 - stats.ALPHA) / studies)
-    what = f"wrong verdicts of studies that stop when settled: at most {100 * most:.2f} %"
-    yield _bar(what, [x.wrong for x in looks], 0, most)
+def looks(random: Generator, studies: int, sds: Sequence[float]) -> pd.DataFrame:
+    """Count wrong verdicts of studies that stop when settled, and the launches they take."""
 
+    def rows() -> Iterator[dict[str, float]]:
+        level, last = nominal_level(LOOKS), max(LOOKS)
+        for sd, margins in product(sds, EFFECTS):
+            effect = margins * math.log1p(MARGIN)
+            drawn = effect + random.normal(0, sd, (studies, last))
+            ends, wrong = np.transpose([look(study, margins, level) for study in drawn])
+            yield {"sd": sd, "effect": math.expm1(effect), "wrong": float(np.mean(wrong))} | {
+                "launches": float(np.mean(np.minimum(ends, last))),
+                **{f"settled_by_{n}": float(np.mean(ends <= n)) for n in LOOKS},
+            }
 
-def _bar(what: str, values: Sequence[float], least: float, most: float) -> Bar:
-    ends = dict.fromkeys(f"{100 * v:.2f}" for v in (min(values), max(values)))
-    return Bar(
-        what=what,
-        found=f"{' to '.join(ends)} %",
-        met=least <= min(values) and max(values) <= most,
-    )
+    return pd.DataFrame(rows())

@@ -9,11 +9,9 @@ from pathlib import Path
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import PlannedRun, plan
-from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
-from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
-from slurm.site import Site
+from slurm.site import Site, find_study, read_site
 from tests.slurm.studies import ROOT
 
 SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
@@ -21,34 +19,30 @@ CLUSTERS = [name for name in SITES if read_site(name).scheduler == "slurm"]
 STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
 
 
-def planned(study: Study, folder: Path, blocks: int) -> list[PlannedRun]:
-    return [run for block in plan(study, blocks, folder / "runs") for run in block]
-
-
-def request(site: Site) -> Request:
-    return Request(site, account="ACCOUNT" if site.access.account_required else "")
+def planned(study: Study, folder: Path, launches: int) -> list[PlannedRun]:
+    return [run for launch in plan(study, launches, folder / "runs") for run in launch]
 
 
 def shipped(site: Site, name: str) -> tuple[str, list[PlannedRun]]:
-    """Make a shipped study's script and runs; on a cluster the first block's at the most nodes."""
+    """Make a shipped study's script and runs; on a cluster the first launch's at the most nodes."""
     source = find_study(name)
     written = read_study(source)
     study = fit(written, site, (), source)
     folder = Path("results") / study.name
     text = text_of(study, written, source.read_text())
     if site.scheduler == "none":
-        runs = planned(study, folder, study.blocks)
+        runs = planned(study, folder, study.launches)
         return render_job(study, text, site, runs, folder), runs
     job: Job = jobs(planned(study, folder, 1), site)[-1]
-    return render_batch(study, text, request(site), job, folder), list(job.runs)
+    return render_batch(study, text, site, job, folder), list(job.runs)
 
 
 def report(site: Site) -> str:
-    return render_report(read_study(find_study("weak")), request(site), Path("results/weak"))
+    return render_report(read_study(find_study("weak")), site, Path("results/weak"))
 
 
 def run_lines(script: str) -> str:
-    return "".join(f"{line}\n" for line in script.splitlines() if line.startswith("run b"))
+    return "".join(f"{line}\n" for line in script.splitlines() if line.startswith("run "))
 
 
 def complaint(scripts: Iterable[str]) -> str:

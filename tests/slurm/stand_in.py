@@ -1,7 +1,7 @@
 """Stands in for mpirun or srun: writes the log of the run it is asked to start without training, or
 goes wrong in a chosen way.
 
-STAND_IN is JSON: what the run at each position of its block does; anything not named is "ok".
+STAND_IN is JSON: what the run at each position of its launch does; anything not named is "ok".
 """
 
 import json
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.config import RunConfig, parse_argv
 from bench.record import CHECKS, SCHEMA, RunLog
+from bench.tools.doctor import checks
 
 SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 
@@ -42,8 +43,8 @@ def complete(config: RunConfig, step_s: float = 0.25) -> None:
 
 
 def noisy(config: RunConfig) -> None:
-    """Complete a run: in two blocks Horovod takes twice as long, in two DDP, whoever is first."""
-    slow = "horovod" if (config.block or 0) % 4 < 2 else "ddp"
+    """Complete a run: in two launches Horovod takes twice as long, in two DDP, whoever is first."""
+    slow = "horovod" if (config.launch or 0) % 4 < 2 else "ddp"
     complete(config, step_s=0.5 if config.backend == slow else 0.25)
 
 
@@ -144,7 +145,8 @@ def main(argv: list[str]) -> None:
     print("mpirun", *argv[:at], *shown, flush=True)
     if argv[at] == "doctor":
         print("doctor", *argv[at + 1 :])
-        print("-- 1 ok, 0 warning, 0 failure")
+        backend, transport = argv[argv.index("--backend") + 1], argv[argv.index("--transport") + 1]
+        print(checks.Finding(f"{backend}/{transport}", "ok", "parity holds").line())
         return
     config = parse_argv(argv[at:])
     behave(json.loads(os.environ["STAND_IN"]).get(str(config.position), "ok"), config)

@@ -8,18 +8,13 @@ from slurm.site import Site
 
 ROOT = Path(__file__).parents[2]
 
-SHIPPED_SITES = (
-    "cardinal, cardinal-mvapich, generic, hostfile, local, local-gpu, lumi-g, perlmutter, "
-    "testcluster, vista"
-)
-
 SMALL = """\
 name = "small"
 question = "Which is faster?"
 cells = ["single", "ddp/mpi", "horovod/gloo"]
 scaling = ["weak", "strong"]
 world_sizes = [1, 2]
-blocks = 2
+launches = 2
 seed = 7
 time_limit_s = 30
 turns = false

@@ -9,12 +9,12 @@ import pytest
 
 from bench.study.plan import plan
 from slurm.driver.job import LocalJob
-from slurm.driver.script import JobOptions, read_launches
-from slurm.load import read_site
+from slurm.driver.script import GroupLines, JobOptions, read_groups
+from slurm.site import read_site
 from slurm.together import together
 from tests.slurm.studies import changed, small
 
-TURNS = {"turns": "", "cells": 'cells = ["ddp/gloo", "horovod/gloo"]', "blocks": "blocks = 1"}
+TURNS = {"turns": "", "cells": 'cells = ["ddp/gloo", "horovod/gloo"]', "launches": "launches = 1"}
 TARGET = {"windows": "windows = 2\nepochs = 3\ntarget = 0.9"}
 UNEQUAL = {"nesterov": "nesterov = true\n[arms.a]\n[arms.b]\nwindows = 3"}
 PYXIS = {"launch_args": ["--container-image=bench.sqsh"]}
@@ -43,52 +43,34 @@ def test_what_a_study_or_a_site_rules_out(
     assert {len(x.runs) for x in together(runs, alone, read_site(site))} == {1}
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> LocalJob:
-    """Provide a job with two runs of a rank each that are to take turns."""
-    lines = "turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n"
-    return LocalJob(JobOptions(study_dir=tmp_path, python="python"), [], read_launches(lines))
-
-
-def parts(job: LocalJob) -> list[tuple[int, str]]:
-    """Count the worlds that start together, and say why no more do."""
-    return [(len(part.lines), part.apart) for part in job.parts(job.launches[0])]
-
-
 @pytest.mark.parametrize(
-    ("modes", "device", "mps", "together"),
+    ("mode", "device", "mps", "parts"),
     [
-        ("Default Exclusive_Process", "cuda", False, False),
-        ("Default Exclusive_Process", "cuda", True, True),
-        ("Default Exclusive_Process", "cpu", False, True),
-        ("Default Default", "cuda", False, True),
+        ("Exclusive_Process", "cuda", False, [1, 1]),
+        ("Exclusive_Process", "cuda", True, [2]),
+        ("Exclusive_Process", "cpu", False, [2]),
+        ("Default", "cuda", False, [2]),
     ],
 )
 def test_a_gpu_of_one_process(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    job: LocalJob,
-    modes: str,
+    mode: str,
     device: str,
     mps: bool,
-    together: bool,
+    parts: list[int],
 ) -> None:
     """By an nvidia-smi that says what the real one does: there is no GPU here."""
-    job.common += ["--device", device]
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '%s\\n' {modes}\n")
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '%s\\n' Default {mode}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     if mps:
         (tmp_path / "control").touch()
-    why = "a GPU of compute mode Exclusive_Process takes one world at a time"
-    assert parts(job) == ([(2, "")] if together else [(1, why)] * 2)
-
-
-def test_a_node_whose_memory_cannot_be_shared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: LocalJob
-) -> None:
-    missing = tmp_path / "missing"
-    for module in ("bench.lifecycle.turn_table", "slurm.driver.job"):
-        monkeypatch.setattr(f"{module}.SHARED_MEMORY", missing)
-    assert parts(job) == [(1, f"{missing} cannot be written: No such file or directory")] * 2
+    started: list[GroupLines] = []
+    monkeypatch.setattr(LocalJob, "_start", lambda job, launch: started.append(launch))
+    lines = read_groups("turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n")
+    options = JobOptions(study_dir=tmp_path, python="python")
+    LocalJob(options, ["--device", device], lines).run_all()
+    assert [len(part.lines) for part in started] == parts
+    assert all(len(part.lines) == 2 or "Exclusive_Process" in part.apart for part in started)

@@ -15,20 +15,18 @@ import pytest
 
 from bench.record import read_run
 from bench.study.files import read_study
-from bench.study.plan import PlannedRun, plan
-from bench.study.status import look
-from slurm.directives import Request
+from bench.study.plan import plan
 from slurm.fit import fit, jobs, text_of
-from slurm.load import read_site
 from slurm.render import render_batch, render_report
+from slurm.site import read_site
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import SMALL, changed, write
-from tests.slurm.test_job_script import Process, finish, last_event, start_process, wait_for
+from tests.slurm.studies import ROOT, SMALL, changed, write
+from tests.slurm.test_job_script import Script, finish, last_event, start_process, wait_for
 
 
-class BatchJob:
-    """Block 0 at the most nodes of the test cluster; by default at two: four runs of four ranks.
+class BatchJob(Script):
+    """Launch 0 at the most nodes of the test cluster; by default at two: four runs of four ranks.
     `changes` are the site's.
     """
 
@@ -44,18 +42,12 @@ class BatchJob:
         source = write(folder, text, world_sizes="nodes = [2]", cells=cells)
         written, where = read_study(source), changed(read_site(site), **(changes or {}))
         study = fit(written, where, (), source)
-        self.folder = folder / "results" / "small"
+        results = folder / "results" / "small"
         self.text = text_of(study, written, source.read_text())
-        job = jobs(plan(study, 1, self.folder / "runs")[0], where)[-1]
-        self.runs: tuple[PlannedRun, ...] = job.runs
-        self.script = folder / "job.sh"
-        self.script.write_text(render_batch(study, self.text, Request(where), job, self.folder))
-        positions = {
-            str(self.runs[n].config.position): what for n, what in (behaviours or {}).items()
-        }
-        self.env = {
-            **environment(folder),
-            "STAND_IN": json.dumps(positions),
+        job = jobs(plan(study, 1, results / "runs")[0], where)[-1]
+        behave = {job.runs[n].config.position or 0: what for n, what in (behaviours or {}).items()}
+        env = {
+            **environment(folder, behave),
             "PATH": f"{install(folder)}{os.pathsep}{os.environ['PATH']}",
             "PREFLIGHT": "no",
             "SLURM_JOB_ID": "77",
@@ -64,15 +56,8 @@ class BatchJob:
             "SLURM_JOB_END_TIME": str(int(time.time()) + 3600),
             "FAKE_HOSTS": " ".join(f"r{n}" for n in range(1, job.nodes + 1)),
         }
-
-    def start(self, **env: str) -> Process:
-        return start_process(["bash", str(self.script)], {**self.env, **env})
-
-    def finish(self, **env: str) -> tuple[int, str, str]:
-        return finish(self.start(**env))
-
-    def states(self) -> list[str]:
-        return [look(run, job_is_running=False).state for run in self.runs]
+        script = render_batch(study, self.text, where, job, results)
+        super().__init__(folder / "job.sh", script, results, job.runs, env)
 
     def said(self) -> list[dict[str, Any]]:
         (path,) = (self.folder / "jobs").glob("*.jsonl")
@@ -87,11 +72,11 @@ def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
     code, out, err = job.finish(PREFLIGHT="yes")
     assert (code, err) == (0, "")
     assert job.states() == ["ok"] * 4
-    lines = out.splitlines()
-    assert lines[0] == "preflight of ddp/gloo on 4 rank(s)"
-    assert lines[1] == "preflight of horovod/gloo on 4 rank(s)"
-    assert lines[2:6] == [f"[{n}/4] {run.id}" for n, run in enumerate(job.runs, start=1)]
-    assert lines[6:] == ["complete: 4 runs, 0 failed, 0 left for the next job"]
+    assert out.splitlines() == [
+        *(f"preflight of {framework}/gloo on 4 rank(s)" for framework in ("ddp", "horovod")),
+        *(f"[{n}/4] {run.id}" for n, run in enumerate(job.runs, start=1)),
+        "complete: 4 runs, 0 failed, 0 left for the next job",
+    ]
     assert (job.folder / "study.toml").read_text() == job.text
     begin, end = job.said()
     same = {"job": "77", "restart": 0}
@@ -105,7 +90,7 @@ def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
             "stdin /dev/null",
             f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {place} {shown}",
         ]
-    tried = job.folder / "jobs" / "n002-b00-77-0-preflight-ddp-gloo.out"
+    tried = job.folder / "jobs" / "n002-launch00-77-0-preflight-ddp-gloo.out"
     assert tried.read_text().splitlines()[-2] == (
         "doctor --backend ddp --transport gloo --world-size 4 --threads 1 --dataset digits "
         f"--log-path {tried.with_suffix('.log')}"
@@ -180,7 +165,7 @@ def test_what_cannot_work_is_refused_before_the_first_run(
     tmp_path: Path, env: dict[str, str], message: str
 ) -> None:
     job = BatchJob(tmp_path)
-    code, _, err = job.finish(**env)
+    code, _, err = finish(job.start(ROOT, **env))
     assert code == 2
     assert f"error: {message}" in err
     assert job.states() == ["planned"] * 4
@@ -191,7 +176,7 @@ def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Pat
     squeue = tmp_path / "bin" / "squeue"
     asked = 'if [ "$*" = "-h -j 55 -o %T" ]; then echo RUNNING; else exit 1; fi'
     squeue.write_text(f"#!/bin/sh\n{asked}\n")
-    begun = job.folder / "jobs" / "n002-b00.jsonl"
+    begun = job.folder / "jobs" / "n002-launch00.jsonl"
     begun.parent.mkdir(parents=True)
     begin = '{{"event": "begin", "job": "{}", "restart": 0}}\n'
     begun.write_text(begin.format(44) + begin.format(55))
@@ -249,7 +234,7 @@ def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> 
     """On nothing there is no report; with a failed run it has a gap."""
     job = BatchJob(tmp_path, {0: "fail"})
     study, script = read_study(write(tmp_path)), tmp_path / "report.sh"
-    script.write_text(render_report(study, Request(read_site("testcluster")), job.folder))
+    script.write_text(render_report(study, read_site("testcluster"), job.folder))
 
     def report(job_id: str) -> tuple[int, str, str]:
         return finish(start_process(["bash", str(script)], {**job.env, "SLURM_JOB_ID": job_id}))

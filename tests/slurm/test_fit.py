@@ -12,17 +12,9 @@ from bench.config import UsageError
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import plan
-from slurm.directives import (
-    Request,
-    directives,
-    exports,
-    reaching_all_hosts,
-    report_directives,
-    step_args,
-)
+from slurm.directives import directives, exports, reaching_all_hosts, step_args
 from slurm.fit import Job, expected_s, fit, jobs, minutes, nodes_of, text_of
-from slurm.load import find_study, read_site
-from slurm.site import Site
+from slurm.site import Site, find_study, read_site
 from tests.slurm.studies import changed, small, write
 
 
@@ -31,9 +23,9 @@ def fitted(study: str, site: str, nodes: Sequence[int] = ()) -> tuple[Study, Sit
     return fit(read_study(source), where, nodes, source), where
 
 
-def jobs_of(study: str, site: str, nodes: Sequence[int] = (), blocks: int = 1) -> list[Job]:
+def jobs_of(study: str, site: str, nodes: Sequence[int] = (), launches: int = 1) -> list[Job]:
     made, where = fitted(study, site, nodes)
-    return jobs([run for block in plan(made, blocks, Path("runs")) for run in block], where)
+    return jobs([run for launch in plan(made, launches, Path("runs")) for run in launch], where)
 
 
 def test_full_nodes_and_one_rank_become_world_sizes() -> None:
@@ -68,9 +60,14 @@ def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path) -> None:
     assert text_of(study, study, "as written") == "as written"
 
 
-def test_a_job_is_one_block_at_one_node_count() -> None:
-    made = jobs_of("weak", "generic", (1, 2), blocks=2)
-    assert [job.id for job in made] == ["n001-b00", "n002-b00", "n001-b01", "n002-b01"]
+def test_a_job_is_one_launch_at_one_node_count() -> None:
+    made = jobs_of("weak", "generic", (1, 2), launches=2)
+    assert [job.id for job in made] == [
+        "n001-launch00",
+        "n002-launch00",
+        "n001-launch01",
+        "n002-launch01",
+    ]
     assert {run.config.world_size for run in made[0].runs} == {1, 4}
     assert {run.config.world_size for run in made[1].runs} == {8}
     cells = sorted((run.point.cell, run.config.settings) for run in made[1].runs)
@@ -109,8 +106,8 @@ def test_a_job_asks_for_the_time_it_needs_and_the_site_allows() -> None:
 def test_directives_are_what_the_site_wants() -> None:
     study, site = fitted("weak", "lumi-g", (2,))
     job = jobs_of("weak", "lumi-g", (2,))[-1]
-    lines = directives(study, Request(site, account="project_1", minutes=90), job)
-    first = "--job-name=weak-n002-b00 --account=project_1 --partition=standard-g --nodes=2 "
+    lines = directives(study, changed(site, access__account="project_1"), job, 90)
+    first = "--job-name=weak-n002-launch00 --account=project_1 --partition=standard-g --nodes=2 "
     first += "--ntasks-per-node=8 --cpus-per-task=7 --gpus-per-node=8 --time=01:30:00 --exclusive"
     assert lines[:9] == first.split()
     assert step_args(site)[2].startswith("--cpu-bind=mask_cpu:fe000000000000,")
@@ -120,21 +117,9 @@ def test_directives_are_what_the_site_wants() -> None:
         "HOROVOD_GLOO_IFACE": "hsn0",
         "NCCL_NET_GDR_LEVEL": "3",
     }
-    with pytest.raises(UsageError, match="site 'lumi-g' charges every job to an account; give"):
-        directives(study, Request(site), job)
 
 
-def test_a_reservation_of_the_command_line_goes_before_the_sites() -> None:
-    study, site = fitted("weak", "generic", (2,))
-    job = jobs_of("weak", "generic", (2,))[-1]
-    site = changed(site, access__reservation="theirs")
-    assert "--reservation=theirs" in directives(study, Request(site), job)
-    request = Request(site, reservation="maintenance-2026")
-    for lines in (directives(study, request, job), report_directives(study, request)):
-        assert [line for line in lines if "reserv" in line] == ["--reservation=maintenance-2026"]
-
-
-def test_what_a_site_exports_and_forbids() -> None:
+def test_what_a_site_exports() -> None:
     """Slurm's PMIx fences in a ring, and mpirun tells the hosts of a hostfile the variables."""
     site = read_site("generic")
     assert exports(changed(site, mpi="pmix_v4"))["SLURM_PMIX_FENCE"] == "ring"
@@ -145,9 +130,6 @@ def test_what_a_site_exports_and_forbids() -> None:
     assert reaching_all_hosts(hosts).mpirun_args == tuple(words.split())
     study, site = fitted("weak", "vista", (2,))
     job = jobs_of("weak", "vista", (2,))[-1]
-    lines = directives(study, Request(site), job)
+    lines = directives(study, site, job)
     assert "--ntasks=2" in lines
     assert not [line for line in lines if "gpu" in line.partition("=")[0] or "cpus" in line]
-    asking = changed(site, access__extra=["--mem=0"])
-    with pytest.raises(UsageError, match=r"site 'vista' forbids --mem .*its file asks for --mem=0"):
-        directives(study, Request(asking), job)

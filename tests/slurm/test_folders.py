@@ -16,13 +16,12 @@ import pytest
 from bench.config import UsageError
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
-from slurm.load import read_site
 from slurm.render import render_job
-from slurm.submit import SHARED, not_shared
-from tests.slurm.calls import Calls
+from slurm.site import read_site
+from tests.slurm.conftest import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import ROOT, changed, small
+from tests.slurm.studies import ROOT, small
 
 CURE = "comes with the project and is never added to; choose another --results, as results/mine"
 
@@ -51,28 +50,6 @@ def test_a_script_by_hand_adds_to_no_shipped_study_and_to_none_without_a_lock(
     assert by_hand() == f"error: {folder}/{lost}; if none is: touch {folder}/jobs.jsonl\n"
 
 
-def test_what_a_node_has_of_its_own_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Results, checkout or environment: there, and behind a link to it."""
-    monkeypatch.delenv(SHARED)
-    near, far = tmp_path / "near", tmp_path / "far"
-    for folder in (near, far):
-        folder.mkdir()
-    (far / "link").symlink_to(near)
-    site = changed(read_site("testcluster"), paths__node_local=[str(near)], setup__venv=str(far))
-    monkeypatch.chdir(far)
-    assert not not_shared(site, far)
-    rule = f"the results folder {near} lies below {near}, of which every node of site 'testcluster'"
-    assert not_shared(site, far / "link").startswith(rule)
-    linked = changed(site, setup__venv=str(far / "link"))
-    assert not_shared(linked, far).startswith("the environment ")
-    monkeypatch.chdir(near)
-    assert not_shared(site, far).startswith("this folder ")
-    monkeypatch.setenv(SHARED, f"/nowhere:{near}")
-    assert not not_shared(linked, near)
-
-
 @pytest.mark.parametrize("slurm_id", ["", "7"])
 def test_a_study_is_run_here_or_submitted_but_not_both(
     call: Calls, tmp_path: Path, slurm_id: str, monkeypatch: pytest.MonkeyPatch
@@ -81,8 +58,8 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     folder = StudyFolder(tmp_path, "small")
     with folder.lock() as lock:
-        job = {"slurm_id": slurm_id, "job": "n001-b00"} if slurm_id else {}
-        folder.record_job(lock, Path("job-001.sh"), blocks=2, site="first", **job)
+        job = {"slurm_id": slurm_id, "job": "n001-launch00"} if slurm_id else {}
+        folder.record_job(lock, Path("job-001.sh"), launches=2, site="first", **job)
     small(tmp_path, cells='cells = ["single", "ddp/gloo"]')
     verb, how = ("run", "submitted to Slurm") if slurm_id else ("submit", "started here, without ")
     where = ["--site", "local" if slurm_id else "testcluster", "--results", str(tmp_path)]
@@ -95,10 +72,10 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
 def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
     folder, file = StudyFolder(tmp_path, "small"), tmp_path / "small" / "jobs.jsonl"
     with folder.lock() as lock:
-        file.write_text('{"blocks": 2}\n{"script": "job-00')
-        assert [job.blocks for job in folder.read_jobs()] == [2]
-        folder.record_job(lock, Path("job-001.sh"), blocks=6)
-    assert [job.blocks for job in folder.read_jobs()] == [2, 6]
+        file.write_text('{"launches": 2}\n{"script": "job-00')
+        assert [job.launches for job in folder.read_jobs()] == [2]
+        folder.record_job(lock, Path("job-001.sh"), launches=6)
+    assert [job.launches for job in folder.read_jobs()] == [2, 6]
 
 
 def test_a_file_system_without_locks_is_named(

@@ -13,8 +13,8 @@ import pytest
 
 from bench.config import RunConfig, parse_argv
 from bench.study.definition import Study
-from slurm.load import read_site
 from slurm.render import render_job
+from slurm.site import read_site
 from tests.slurm.scripts import (
     CLUSTERS,
     SITES,

@@ -8,8 +8,7 @@ import pytest
 
 from bench.config import UsageError
 from bench.study.files import line_of
-from slurm.load import read_site
-from tests.slurm.studies import ROOT, SHIPPED_SITES
+from slurm.site import read_site
 
 SITE = """\
 name = "here"
@@ -50,12 +49,23 @@ BAD = [
     ("threads = 2", "threads = 20", 17, "cpu.threads=20, but a rank has 16 CPUs; use at most 16"),
     ("threads = 2", "ranks_per_node = 5", 17, "cpu.ranks_per_node=5, but a node has 4 GPUs, one"),
     ('gpus = 4\nvendor = "cuda"', "gpus = 0", 5, "transport='nccl' joins GPUs, and node.gpus is 0"),
-    ("threads = 2", 'bind = "mask_cpu:f,f0,f00"', 17, "cpu.bind names 3 masks for 4 ranks on a"),
     ('launch = "srun"', 'launch = "mpirun"', 4, "launch='mpirun' takes a hostfile, no sched"),
-    ('transport = "nccl"', 'mpirun_args = ["-v"]', 5, "mpirun_args is mpirun's and has no effect"),
-    ("cores = 64\n", "", 10, "node.cores is missing: a job's counts follow from it; see `scontrol"),
+    (
+        'transport = "nccl"',
+        'mpirun_args = ["-v"]',
+        5,
+        "mpirun_args has no effect with launch='srun'; lea",
+    ),
     ('partition = "gpu"', 'extra = ["-p gpu"]', 8, "access.extra: '-p gpu' is not of the form '--"),
-    ("minutes = 60", "minutes = 4", 1, "policy.signal_lead_s=120 leaves a job of 4 min no time"),
+    ('partition = "gpu"', 'extra = ["--array=1-3"]', 8, "access.extra: '--array=1-3' breaks a job"),
+    ('partition = "gpu"', 'extra = ["--nod=9"]', 8, "access.extra: '--nod=9' breaks a job: submit"),
+    (
+        "max_nodes = 8",
+        "max_nodes = 1000000000000",
+        20,
+        "limits.max_nodes=1000000000000: should be",
+    ),
+    ('transport = "nccl"', 'mpi = "pmix; touch x"', 5, "mpi='pmix; touch x': String should match"),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
 ]
 
@@ -72,12 +82,10 @@ def test_a_mistake_names_its_line(
     assert str(caught.value).startswith(f"{path}, line {line}: {message}")
 
 
-def test_a_shipped_site_says_where_its_facts_are_from() -> None:
-    files = (ROOT / "slurm/sites").glob("*.toml")
-    assert SHIPPED_SITES.split(", ") == sorted(path.stem for path in files)
-    for name in ("cardinal", "cardinal-mvapich", "lumi-g", "perlmutter", "vista"):
-        site = read_site(name)
-        assert site.provenance == f"from documentation ({site.doc_date}), not run there"
+def test_keys_that_have_left_are_read_past(tmp_path: Path) -> None:
+    left = 'account_required = true\n[paths]\nnode_local = []\n[directives]\nforbidden = ["mem"]\n'
+    path = write(tmp_path, 'partition = "gpu"', f"{left}[network]")
+    assert read_site(str(path)).network.ifname == ""
 
 
 def test_the_line_is_the_deepest_that_is_there() -> None:

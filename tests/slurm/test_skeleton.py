@@ -12,9 +12,8 @@ import pytest
 from bench.study.definition import StrictTable, Study
 from bench.study.files import read_study
 from slurm.__main__ import main
-from slurm.load import read_site
 from slurm.new_site import read_cluster, skeleton
-from slurm.site import Site
+from slurm.site import Site, read_site
 
 TEMPLATES = Path(__file__).parents[2] / "slurm" / "templates"
 SINFO = """\
@@ -45,7 +44,7 @@ def test_a_template_is_valid_and_explains_every_key(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))  # no Slurm here
     assert (main(["site", "new", "mine"]), read_site("mine.toml").title) == (0, "the cluster mine")
-    assert "sinfo did not answer, so its cores, nodes and tr" in capsys.readouterr().out
+    assert "cores, nodes and transport are examples" in capsys.readouterr().out
     assert main(["site", "new", "mine"]) == 2
     assert "mine.toml exists and is never overwritten" in capsys.readouterr().err
     study = read_study(TEMPLATES / "study.toml")
@@ -69,18 +68,13 @@ def test_a_template_is_valid_and_explains_every_key(
                  "limits.max_nodes": 20, "limits.max_minutes": 5760, "gpu.type": ""},
          "a rank for each of the 4 GPUs, with its share of the node's 104 CPUs; "
          "other partitions: debug, wide"),
-        (SINFO.partition("gpu|")[0], {"access.partition": "debug", "node.gpus": 0,
-         "limits.max_minutes": 30, "transport": "gloo"}, "other partitions: wide"),
         ("cpu*|9|2|48|2|1-00:00:00|(null)\n", {"node.cores": 96, "ranks": 2, "cpu.per_rank": 96,
          "cpu.threads": 48}, "each of the 2 sockets, with a thread for each of its 48 cores"),
-        *((f"gpu|20|2|32|2|1:00:00|{gres}\n", {"node.vendor": vendor}, note)
-          for gres, vendor, note in (
-            ("gpu:mi250:8", "rocm", ""), ("gpu:MI300A:4", "rocm", ""), ("gpu:gh200:1", "cuda", ""),
-            ("gpu:pvc:6", "cuda", "a guess: 'pvc' is no name known here"),
-            ("gpu:4", "cuda", "a guess: Slurm names no kind of GPU"))),
+        ("gpu|20|2|32|2|1:00:00|gpu:MI300A:4\n", {"node.vendor": "rocm"}, ""),
+        ("gpu|20|2|32|2|1:00:00|gpu:4\n", {"node.vendor": "cuda"}, "Slurm names no kind of GPU"),
         # one of several kinds of node is asked for, and the file says of which it is
         (SEVERAL_GPUS, {"gpu.type": "v100", "access.constraint": "", "limits.max_nodes": 24},
-         "24 of 40 cores and 4 GPUs v100 (gpu, v100); 16 of 64 cores and 4 GPUs a100 (a100, gpu)"),
+         "24 of 40 cores, 4 GPUs v100 (gpu, v100); 16 of 64 cores, 4 GPUs a100 (a100, gpu)"),
         (SEVERAL_GPUS.replace("v100:4(S:0-1)|gpu,v100", "a100:4(S:0-1)|gpu,80gb"),
          {"gpu.type": "a100", "access.constraint": "80gb"}, ""),  # of one type, two memories
         (SEVERAL_GPUS.replace("gpu:v100:4", "gpu:v100:2,gpu:k80:2"), {"node.gpus": 4},
@@ -98,11 +92,5 @@ def test_sinfo_fills_it_in(sinfo: str, wanted: dict[str, Any], notes: str) -> No
     site = from_sinfo(sinfo, "ClusterName      = big\nSLURM_VERSION      = 23.11.4\n")
     assert {key: site[key] for key in wanted} == wanted
     assert notes in site["notes"]
-    assert ("a guess" in notes) == ("a guess" in site["notes"])
     assert (site["title"], site["slurm_min_version"]) == ("the cluster big", "23.11.4")
-
-
-def test_an_error_of_sinfo_is_no_cluster() -> None:
     assert read_cluster("", "") == {}
-    lost = ["a row of sinfo was not understood: 'sinfo: error'"]
-    assert read_cluster("sinfo: error\n", "") == {"notes": lost}

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bench.lifecycle.peers import STOPPED, state
-from bench.lifecycle.turn_table import table_path
+from bench.lifecycle.turns import table_path
 from bench.record import Run, read_run
 from tests.bench.ranks import ROOT, environment
 from tests.bench.test_faults import left_behind
@@ -28,7 +28,7 @@ question = "What does a fault do to both?"
 cells = ["ddp/gloo", "horovod/gloo"]
 scaling = ["weak"]
 world_sizes = [2]
-blocks = 1
+launches = 1
 time_limit_s = 600
 
 [weak]
@@ -46,55 +46,51 @@ stall_timeout_s = 600
 LIMIT_S = 300.0  # for what a test waits for
 
 
-class Launched:
-    """A `python -m slurm run` of two runs: world 0 is held in a step while world 1 is stopped."""
+def launch(folder: Path, mark: str, fault: str) -> subprocess.Popen[str]:
+    """Start a `python -m slurm run` of two runs, whose world 0 is held in a step by its fault."""
+    (folder / "tiny.toml").write_text(STUDY)
+    words = ["run", str(folder / "tiny.toml"), "--results", str(folder)]
+    told = {"FAULT": fault, "FAULT_RANK": "0", "FAULT_WORLD": "0"}
+    told |= {"FAULT_AT": str(folder / "moment"), "FAULT_MARK": mark}
+    own: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    own |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    command = [sys.executable, "-m", "slurm", *words]
+    return subprocess.Popen(command, cwd=ROOT, env=environment(told), **own)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.mark, self.moment = folder, uuid.uuid4().hex, folder / "moment"
 
-    def start(self, planned: str) -> subprocess.Popen[str]:
-        source = self.folder / "tiny.toml"
-        source.write_text(STUDY)
-        command = [sys.executable, "-m", "slurm", "run", str(source), "--results", str(self.folder)]
-        told = {"FAULT": planned, "FAULT_RANK": "0", "FAULT_WORLD": "0"}
-        told |= {"FAULT_AT": str(self.moment), "FAULT_MARK": self.mark}
-        own: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
-        own |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=ROOT, env=environment(told), **own)
+def runs(folder: Path) -> list[Run]:
+    """Read the runs of both worlds in the order of their turns, which is the script's."""
+    logs = (folder / "tiny" / "runs").glob("*.jsonl")
+    return [read_run(log) for log in sorted(logs) if ".attempt-" not in log.name]
 
-    def runs(self) -> list[Run]:
-        """Read the runs of both worlds in the order of their turns, which is the script's."""
-        logs = (self.folder / "tiny" / "runs").glob("*.jsonl")
-        return [read_run(log) for log in sorted(logs) if ".attempt-" not in log.name]
 
-    def pid(self, world: int, rank: int) -> int:
-        return int(self.runs()[world].host["ranks"][rank]["pid"])
+def wait_until_held(folder: Path) -> None:
+    def held() -> bool:
+        if not (folder / "moment").exists():
+            return False
+        return all(state(rank["pid"]) == STOPPED for rank in runs(folder)[1].host["ranks"])
 
-    def launcher(self, world: int) -> int:
-        """Find the process id of the mpirun above a world's ranks."""
-        stat = Path(f"/proc/{self.pid(world, 0)}/stat").read_text()
-        return int(stat.rpartition(")")[2].split()[1])
+    wait_for(held, LIMIT_S)
 
-    def is_held(self) -> bool:
-        there = self.moment.exists()
-        return there and all(state(self.pid(1, rank)) == STOPPED for rank in range(2))
 
-    def ended(self, process: subprocess.Popen[str]) -> list[Run]:
-        """Wait until the command and all that it started are gone, and return both runs."""
-        process.communicate(timeout=LIMIT_S)
-        runs = self.runs()
-        assert left_behind(self.mark) == []
-        assert not table_path(runs[0].host["turns"]["launch"]).exists()
-        return runs
+def ended(process: subprocess.Popen[str], folder: Path, mark: str) -> list[Run]:
+    """Wait until the command and all that it started are gone, and return both runs."""
+    process.communicate(timeout=LIMIT_S)
+    assert left_behind(mark) == []
+    both = runs(folder)
+    assert not table_path(both[0].host["turns"]["launch"]).exists()
+    return both
 
 
 @pytest.mark.ranks
 def test_a_fault_in_one_world_ends_both(tmp_path: Path) -> None:
-    launched = Launched(tmp_path)
-    process = launched.start("held step")
-    wait_for(launched.is_held, LIMIT_S)
-    os.kill(launched.launcher(1), signal.SIGKILL)
-    running, stopped = launched.ended(process)
+    mark = uuid.uuid4().hex
+    process = launch(tmp_path, mark, "held step")
+    wait_until_held(tmp_path)
+    rank = runs(tmp_path)[1].host["ranks"][0]["pid"]
+    stat = Path(f"/proc/{rank}/stat").read_text()
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)  # the mpirun above it
+    running, stopped = ended(process, tmp_path, mark)
     assert (running.state, stopped.state) == ("failed", "failed")
     partner = f"ended with {stopped.path.stem}, the run that it took turns with"
     assert (running.problem or "").endswith(partner)
@@ -103,11 +99,12 @@ def test_a_fault_in_one_world_ends_both(tmp_path: Path) -> None:
 
 @pytest.mark.ranks
 def test_a_stop_ends_both_and_the_same_command_does_them_again(tmp_path: Path) -> None:
-    launched = Launched(tmp_path)
-    process = launched.start("held step")
-    wait_for(launched.is_held, LIMIT_S)
+    mark = uuid.uuid4().hex
+    process = launch(tmp_path, mark, "held step")
+    wait_until_held(tmp_path)
     process.send_signal(signal.SIGINT)
-    for run in launched.ended(process):
+    for run in ended(process, tmp_path, mark):
         assert run.state == "interrupted"
         assert re.fullmatch(r"stopped( by SIG\w+)?", run.problem or "")
-    assert [run.state for run in launched.ended(launched.start("none"))] == ["ok", "ok"]
+    again = ended(launch(tmp_path, mark, "none"), tmp_path, mark)
+    assert [run.state for run in again] == ["ok", "ok"]

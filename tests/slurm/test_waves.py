@@ -1,4 +1,6 @@
-"""A study that stops when it knows: the decision after each look, and `slurm run` going by it."""
+"""A study that stops when it knows: the decision after each look, `slurm run` going by it, and the
+sessions and the seed that its runs share.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from typing import IO
 import pytest
 
 from bench.config import UsageError
-from bench.record import append_event
+from bench.record import append_event, read_run
+from bench.study.files import read_study
+from bench.study.plan import plan
 from slurm import local_run, until_settled
 from slurm.session import StudyOptions, Work, open_work
 from slurm.until_settled import Standing, seconds
-from tests.slurm.calls import Calls
+from tests.slurm.conftest import Calls
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import SMALL, write
 from tests.slurm.test_cli import Cli
@@ -25,7 +29,7 @@ PAIR = {
     "cells": 'cells = ["ddp/mpi", "horovod/mpi"]',
     "scaling": 'scaling = ["weak"]',
     "world_sizes": "world_sizes = [1]",
-    "blocks": "blocks = 6\nmax_blocks = 10",
+    "launches": "launches = 6\nmax_launches = 10",
 }
 ONE_CURVE = SMALL.replace("[strong]\nglobal_batch = 8\n", "")
 
@@ -65,17 +69,17 @@ def test_a_budget_has_units(call: Calls) -> None:
         assert call.refuse("run", "local", f"--budget={text}").startswith(rule)
 
 
-def opened(folder: Path, changes: dict[str, str], blocks: int | None = None) -> Work:
+def opened(folder: Path, changes: dict[str, str], launches: int | None = None) -> Work:
     study = str(write(folder, ONE_CURVE, **{**PAIR, **changes}))
-    return open_work(StudyOptions(study=study, results=folder, blocks=blocks))
+    return open_work(StudyOptions(study=study, results=folder, launches=launches))
 
 
 def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
-    rule = "--blocks 7 must be even: in half of the blocks each side of a comparison runs first"
+    rule = "--launches 7 must be even: in half of the launches each side of a comparison runs first"
     with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
         opened(tmp_path, {}, 7)
-    rule = "--blocks 12 is more than max_blocks=10, which is fixed before the first run"
-    with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_blocks = 12$"):
+    rule = "--launches 12 is more than max_launches=10, which is fixed before the first run"
+    with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_launches = 12$"):
         opened(tmp_path, {}, 12)
 
 
@@ -84,12 +88,12 @@ def test_some_studies_do_their_launches_once(tmp_path: Path) -> None:
     assert (opened(tmp_path, {}).looks, opened(tmp_path, {}).most) == (True, 10)
     assert not opened(tmp_path, {}, 6).looks  # the user has decided
     for changes in (
-        {"blocks": "blocks = 2"},
+        {"launches": "launches = 2"},
         {"cells": 'cells = ["single", "ddp/mpi"]'},
         {"windows": "windows = 2\nepochs = 3\ntarget = 0.9"},
     ):
         work = opened(tmp_path, changes)
-        assert (work.looks, work.most) == (False, work.blocks)
+        assert (work.looks, work.most) == (False, work.launches)
 
 
 def looks(out: str) -> list[str]:
@@ -119,8 +123,10 @@ class Loop:
         monkeypatch.setattr(local_run, "warn_if_busy", lambda: None)
         monkeypatch.setattr(until_settled, "look", lambda folder: ("Not settled: 5 %", False))
 
-    def _execute(self, script: Path, lock: IO[str], work: Work, session: str) -> int | None:
-        for run in work.todo[self.wrong.pop() if self.wrong else 0 :]:
+    def _execute(self, script: Path, lock: IO[str], session: str) -> int | None:
+        last = json.loads((self.folder / "jobs.jsonl").read_text().splitlines()[-1])
+        asked = StudyOptions(study=str(self.study), results=self.results, launches=last["launches"])
+        for run in open_work(asked, locked=True).todo[self.wrong.pop() if self.wrong else 0 :]:
             complete(run.config)
             how = {"code": 0, "timed_out": False, "interrupted": False, "said": []}
             append_event(run.log, "exit", **how, oom_kills=0, limit_s=30, wall_s=1, session=session)
@@ -139,7 +145,7 @@ def run(tmp_path: Path, call: Calls, monkeypatch: pytest.MonkeyPatch) -> Loop:
 
 def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> None:
     """An hour's budget lasts: a launch is expected to take one, and takes less."""
-    expects = run.study.read_text().replace("blocks = 6", "expected_run_s = 1800\nblocks = 6")
+    expects = run.study.read_text().replace("launches = 6", "expected_run_s = 1800\nlaunches = 6")
     run.study.write_text(expects)
     code, out = run("--budget", "1h")
     assert code == 0
@@ -147,7 +153,7 @@ def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> No
     assert all("Not settled: " in line for line in looks(out))
     assert looks(out)[-1].endswith("; ends: all 10 launches are done")
     jobs = [json.loads(line) for line in (run.folder / "jobs.jsonl").read_text().splitlines()]
-    assert [(job["blocks"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
+    assert [(job["launches"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
     logs = [*(run.folder / "runs").glob("*.jsonl")]
     ends = [json.loads(log.read_text().splitlines()[-1])["session"] for log in logs]
     # of one command, whatever its waves
@@ -166,3 +172,43 @@ def test_what_is_not_ok_ends_the_loop_and_resuming_goes_on(run: Loop) -> None:
     code, out = run()
     assert code == 0
     assert looks(out)[0].startswith("6 launches; Not settled")
+
+
+FEW = {"world_sizes": "world_sizes = [1]", "seed": "", "cells": PAIR["cells"]}  # two runs a launch
+
+
+def asked(folder: Path, **changes: str) -> StudyOptions:
+    return StudyOptions(study=str(write(folder, **{**FEW, **changes})), results=folder / "results")
+
+
+def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> None:
+    study = asked(tmp_path)
+    shown = open_work(study)
+    assert shown.study.seed == 0
+    first, other = (open_work(study, locked=True) for _ in range(2))
+    assert first.study.seed != other.study.seed  # but for one in two thousand million
+    first.folder.path.mkdir(parents=True)
+    first.folder.keep_study(first.text)
+    # more launches than planned are of the same study
+    for options in (study, study.model_copy(update={"launches": 4})):
+        later = open_work(options)
+        assert later.study.seed == first.study.seed
+        found = {status.run.config.study_sha256 for status in later.statuses}
+        assert found == {first.study.sha256}
+    given = open_work(asked(tmp_path, seed="seed = 7").model_copy(update={"results": tmp_path}))
+    assert (given.study.seed, given.text) == (7, Path(study.study).read_text())
+
+
+def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, **FEW)
+    assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both launches
+    kept = read_study(cli.folder / "study.toml")
+    planned = plan(kept, 2, cli.folder / "runs")
+    first = {run.log: read_run(run.log).allocation for launch in planned for run in launch}
+    assert len(set(first.values())) == 1
+
+    assert cli("run")[0] == 0  # a session of its own: the first runs of both launches too
+    later = [[read_run(run.log).allocation for run in launch] for launch in planned]
+    assert len({place for launch in later for place in launch}) == 1
+    assert later[0][0] not in first.values()
+    assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo

@@ -1,16 +1,12 @@
-"""Checks of one host, each on values that are handed in: libraries, interfaces, folders, data."""
+"""Checks of one host, each on values that are handed in: libraries, MPI, interfaces, its name."""
 
 from __future__ import annotations
 
-import re
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.backends.catalogue import interface_variables
-from bench.config.fields import ON_DISK, PUBLISHED
 
 _SETUP = "run make setup"
 # launcher -> how the MPI libraries that it starts begin their version text; others start no MPI
@@ -45,21 +41,16 @@ def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"Horovod and mpi4py load different MPIs: {', '.join(facts['mpi_files'])}"
         cure = "unload other MPI modules, or make setup MPI_HOME=/the/one/to/use"
         yield Finding("MPI library", "failure", text, cure)
-    torch, built = facts["horovod_torch"], facts["horovod_built"]
+    torch, built = facts["horovod_torch"], ", ".join(facts["horovod_built"])
     if torch != facts["torch"]:
         text = f"was built against torch {torch}, but torch {facts['torch']} is installed"
         yield Finding("Horovod", "failure", text, f"{_SETUP} to rebuild it")
-    elif not {"mpi", "gloo"} <= {*built}:
-        text = f"was built with {', '.join(built)} alone"
+    elif not {"mpi", "gloo"} <= {*facts["horovod_built"]}:
+        text = f"was built with {built} alone"
         yield Finding("Horovod", "failure", text, f"{_SETUP} to rebuild it")
     else:
-        text = f"for torch {torch}, with {', '.join(built)}, from {facts['horovod_wheel']}"
+        text = f"for torch {torch}, with {built}, from {facts['horovod_wheel']}"
         yield Finding("Horovod", "ok", text)
-
-
-def kind(version: str) -> str:
-    """Name an mpirun, by what it says of its version, as a launch of it is named."""
-    return "hydra" if re.search("HYDRA|Intel", version) else "mpirun"
 
 
 def mpi_started(source: str, mpi: str, env: Mapping[str, str]) -> Finding:
@@ -79,29 +70,16 @@ def interfaces(
     env: Mapping[str, str], existing: Sequence[str], *, several_hosts: bool
 ) -> Iterator[Finding]:
     """Check that the interfaces which variables name exist, and lead to the other ranks."""
-    names = (*interface_variables(), "NCCL_SOCKET_IFNAME")
-    named = {name: env[name] for name in names if env.get(name)}
+    named = {name: env[name] for name in interface_variables() if env.get(name)}
     others = [name for name in existing if name != "lo"] if several_hosts else existing
-    wrong = {
-        f"{name}={value}": f"unset it, or name one of {', '.join(others)}"
-        for name, value in named.items()
-        if not _exists(name, value, others)
-    }
-    for text, cure in wrong.items():
+    wrong = [f"{name}={value}" for name, value in named.items() if {*value.split(",")} - {*others}]
+    for text in wrong:
         reason = "names no interface here that leads to the other ranks"
+        cure = f"unset it, or name one of {', '.join(others)}"
         yield Finding("interface", "failure", f"{text} {reason}", cure)
     if not wrong:
         names_set = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
         yield Finding("interface", "ok", f"{names_set}; here are {', '.join(existing)}")
-
-
-def _exists(name: str, value: str, existing: Sequence[str]) -> bool:
-    """Check interfaces: Gloo takes exact names; NCCL prefixes, exact after '=', '^' excludes."""
-    if name != "NCCL_SOCKET_IFNAME":
-        return set(value.split(",")) <= set(existing)
-    if value.startswith("="):
-        return not set(value[1:].split(",")).isdisjoint(existing)
-    return value.startswith("^") or any(i.startswith(tuple(value.split(","))) for i in existing)
 
 
 def own_name(host: str) -> Finding:
@@ -113,33 +91,3 @@ def own_name(host: str) -> Finding:
         cure = f"add a line for it to /etc/hosts: 127.0.1.1 {host}"
         return Finding("host name", "failure", text, cure)
     return Finding("host name", "ok", f"{host} resolves to {address}")
-
-
-def folder(path: Path, use: str, flag: str) -> Finding:
-    """Check that a folder can be written; `use` is what for."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        tempfile.NamedTemporaryFile(dir=path, prefix=".doctor.").close()
-    except OSError as error:
-        cure = f"use {flag} with a folder that all ranks see and may write"
-        text = f"{str(path)!r} cannot be written: {error.strerror}"
-        return Finding("folder", "failure", text, cure)
-    return Finding("folder", "ok", f"{use} {path}")
-
-
-def data(dataset: str, data_dir: Path | None) -> Finding:
-    """Check that the data set is there."""
-    if data_dir is None:
-        return Finding("data", "ok", f"{dataset} needs no folder")
-    if dataset in PUBLISHED and not (data_dir / ON_DISK[dataset].holds).exists():
-        text = f"{dataset} is not in {str(data_dir)!r}: the first run would download it"
-        cure = "where compute nodes have no network, make a short run on a login node first"
-        return Finding("data", "warning", text, cure)
-    if not data_dir.is_dir():
-        cure = "put the data there, or use --data-dir"
-        return Finding("data", "failure", f"data_dir={str(data_dir)!r} is no folder", cure)
-    if dataset == "imagefolder" and not any(entry.is_dir() for entry in data_dir.iterdir()):
-        text = f"{str(data_dir)!r} has no folders: an image folder has one per class"
-        cure = "use --data-dir with the folder above them, such as ImageNet's train"
-        return Finding("data", "failure", text, cure)
-    return Finding("data", "ok", f"{dataset} is in {data_dir}")

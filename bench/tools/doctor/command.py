@@ -9,21 +9,31 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from bench import command
 from bench.backends.catalogue import CATALOGUE, engines, frameworks
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch import launcher
-from bench.launch.world import Launch, discover, meeting_folder
-from bench.streams import say
+from bench.launch.world import Launch, discover
+from bench.lifecycle.ending import Pulse
+from bench.progress import say
+from bench.record import RunLog
 from bench.tools.doctor import checks
 from bench.tools.doctor.checks import Finding
-from bench.tools.doctor.trial import PROG, opening, parse, run
 
+PROG = "python -m bench doctor"
+STEPS = 5  # the first has DDP's first buckets, the others its rebuilt ones
+ELEMENTS = 2**16  # compared of each tensor: all of most
+_ABOUT = """Look at this machine, then compare the gradients that each cell exchanges between two
+ranks with the mean of the ranks' own; with --backend, of that cell alone. Under mpirun, srun,
+torchrun or horovodrun: this launch, and this cell.
+
+Five steps are compared, from weights that every rank draws by itself. One line per finding, with
+the cure. Exit status: 0 fit (warnings included), 1 a failure was found, 2 the input was wrong."""
+_SIZES = ("--batch-per-rank", "--global-batch", "--config")
 _ALONE_RANKS = 2
 _LOOK_S, _TRY_S = 120, 180  # at most; a busy machine imports torch slowly
 _CURE = "run python -m bench with this --backend and --transport to see all it prints"
@@ -38,43 +48,40 @@ def main(argv: list[str]) -> int:
         config = parse(argv)
         alone = launch.source == "none"
         host = f"on {socket.gethostname()}: " if launch.rank else ""
-        if alone:
-            findings = _machine(argv, config, launch)
-        elif launch.local_rank == 0:
-            findings = _node(config, launch)
+        if launch.local_rank == 0:
+            findings = _look(argv, config, launch)
     except UsageError:
         pass  # said below, as a run says it: by one rank
     for finding in findings:
         fit = fit and finding.level != "failure"
         if not host or finding.level != "ok":  # rank 0 speaks for the launch
             print(finding.line(host), flush=True)
-    status = 0 if alone else command.start(partial(parse, argv), opening, lambda _: run)
+    status = 0
+    if not alone:  # --log-path says where ranks of several nodes meet: they run more than one cell
+        status = command.start(partial(parse, argv), opening, lambda _: run, keeps_log=False)
     return status or int(not fit)
 
 
-def _node(config: RunConfig, launch: Launch) -> Iterator[Finding]:
-    """Check this rank's MPI and host."""
-    facts = _probe("mpi4py")
-    if "mpi" in facts:
+def _look(argv: Sequence[str], config: RunConfig, launch: Launch) -> Iterator[Finding]:
+    """Check this rank's MPI and host; on a machine by itself, start ranks for each cell too."""
+    alone = launch.source == "none"
+    facts = _probe(*([] if alone else ["mpi4py"]))
+    if alone:
+        yield from checks.libraries(facts)
+    elif "mpi" in facts:
         yield checks.mpi_started(launch.source, facts["mpi"], os.environ)
     else:
         yield Finding("MPI", "warning", str(facts["errors"]), _CURE)
-    yield from _host(config, launch)
-
-
-def _machine(argv: Sequence[str], config: RunConfig, launch: Launch) -> Iterator[Finding]:
-    """Check this machine, then start ranks on it for each cell."""
-    facts = _probe()
-    yield from checks.libraries(facts)
-    yield from _host(config, launch)
-    if (mpirun := shutil.which("mpirun")) is None:
+    existing = [name for _, name in socket.if_nameindex()]
+    several = launch.local_size < launch.size
+    yield from checks.interfaces(os.environ, existing, several_hosts=several)
+    yield checks.own_name(socket.gethostname())
+    if not alone:
+        return
+    if shutil.which("mpirun") is None:
         cure = "activate the environment (. .venv/bin/activate), or run make setup"
         yield Finding("mpirun", "failure", "is not on PATH", cure)
         return
-    done = subprocess.run([mpirun, "--version"], capture_output=True, text=True)
-    yield checks.mpi_started(
-        checks.kind(done.stdout), facts.get("mpi", "an MPI that does not load"), os.environ
-    )
     wires = ("mpi", "gloo", "nccl") if facts["gpus"] else ("mpi", "gloo")
     cells = [(name, w) for w in wires for name in engines() if w in CATALOGUE[name].transports]
     if config.backend in frameworks():
@@ -84,9 +91,7 @@ def _machine(argv: Sequence[str], config: RunConfig, launch: Launch) -> Iterator
         size = 1 if transport == "nccl" and facts["gpus"] == 1 else _ALONE_RANKS
         words = ["--backend", backend, "--transport", transport]
         words += ["--world-size", str(max(config.world_size, size))]
-        # a log under the name that was given would refuse the next cell, and the run itself
-        with tempfile.TemporaryDirectory() as folder:
-            yield _try([*argv, *words, "--log-path", f"{folder}/trial.jsonl"])
+        yield _try([*argv, *words])
 
 
 def _try(argv: Sequence[str]) -> Finding:
@@ -112,21 +117,6 @@ def _try(argv: Sequence[str]) -> Finding:
     return Finding(config.cell, "failure", reason, "" if errors else _CURE)
 
 
-def _host(config: RunConfig, launch: Launch) -> Iterator[Finding]:
-    """Check what this host gives to a rank: interface, name, folders, data."""
-    existing = [name for _, name in socket.if_nameindex()]
-    several = launch.local_size < launch.size
-    yield from checks.interfaces(os.environ, existing, several_hosts=several)
-    yield checks.own_name(socket.gethostname())
-    try:
-        yield checks.folder(meeting_folder(launch, config.log_path), "ranks meet in", "--log-path")
-    except UsageError as error:
-        yield Finding("folder", "failure", error.text, error.cure)
-    if config.log_path is not None:
-        yield checks.folder(config.log_path.parent, "logs go to", "--log-path")
-    yield checks.data(config.dataset, config.data_dir)
-
-
 def _probe(*names: str) -> dict[str, Any]:
     """Ask a process of its own what is installed."""
     # close_fds=False: under Hydra a rank talks to its daemon over an inherited descriptor
@@ -142,3 +132,66 @@ def _probe(*names: str) -> dict[str, Any]:
     except (IndexError, ValueError):
         reason = (done.stderr.strip().splitlines() or [f"ended with {done.returncode}"])[-1]
     return {"errors": {"libraries": reason}, "gpus": 0}
+
+
+def parse(argv: Sequence[str]) -> RunConfig:
+    """Read a run's options, of which none is needed. Raises UsageError on bad input."""
+    sized = any(word.partition("=")[0] in _SIZES for word in argv)
+    config = parse_argv([*argv, *([] if sized else ["--batch-per-rank", "4"])], PROG, _ABOUT)
+    if not config.averages:
+        raise UsageError(f"mode={config.mode} takes no mean to compare; use --mode sync")
+    # at a rate of 0 the weights stay as rank 0 drew them
+    still = {"base_lr": 0.0, "max_lr": None, "windows": 1, "warmup_steps": 3}
+    device = {"device": "cuda"} if config.transport == "nccl" else {}
+    return config.model_copy(update={**still, **device, "steps_per_window": STEPS - 3})
+
+
+def opening(config: RunConfig) -> str:
+    """Say what is compared, before it is."""
+    ranks, images = config.world_size, config.samples_per_rank
+    work = f"{config.model} at {config.image_size} px, {images} images on each of {ranks} rank(s)"
+    return f"parity of {config.cell}: {work}, {STEPS} steps; loading torch ..."
+
+
+def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
+    """Compare: false if the exchanged gradients of a step are not the mean of the ranks' own.
+
+    Every rank draws other weights, so that this fails where rank 0's are not sent to all.
+    """
+    from bench.rig import Trial, assemble
+    from bench.train.checks import digest
+
+    trial = Trial(weights_apart=True, parity_steps=range(STEPS), parity_elements=ELEMENTS)
+    with assemble(config, launch, log, pulse, trial=trial) as rig:
+        assert rig.parity is not None
+        pulse.enter("comparing")
+        for _ in range(STEPS):
+            rig.step()
+            pulse.tick()
+        gather = rig.backend.gather
+        weights = {gather(rig.workload.drawn_sha256)[0], *gather(digest(rig.workload.network))}
+        holds = rig.parity.holds if len(weights) == 1 else False
+        steps = rig.parity.record()
+        pulse.leave()
+        if launch.rank == 0:
+            print(_finding(config.cell, steps, holds, len(weights) == 1).line(), flush=True)
+    return holds is not False
+
+
+def _finding(cell: str, steps: list[dict[str, Any]], holds: bool | None, sent: bool) -> Finding:
+    """Say the worst step in words, and what is not the same twice."""
+    from bench.instrument.parity import not_proven
+
+    if holds is None:
+        return Finding(cell, "warning", not_proven(steps), "compare with another model")
+    worst = max(steps, key=lambda step: step["relative_difference"])
+    agrees = "equal bit for bit"
+    if ratio := worst["relative_difference"]:
+        place = f"in {worst['tensor']} of step {worst['step']}, allowed {worst['allowed']:.1e}"
+        agrees = f"max|difference| / max|gradient| {ratio:.1e} {place}"
+    text = f"parity {'holds' if holds else 'DOES NOT HOLD'}: {agrees}"
+    if not sent:
+        text += "; ranks drew other weights, and did not get rank 0's when the model was wrapped"
+    if noisy := sorted({name for step in steps for name in step["not_deterministic"]}):
+        text += f"; gradients not deterministic: {', '.join(noisy[:3])} ({len(noisy)} tensors)"
+    return Finding(cell, "ok" if holds else "failure", text)

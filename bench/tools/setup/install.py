@@ -8,7 +8,7 @@ remembered in the environment they made (an empty value forgets):
   HOROVOD_CXX      C++ compiler; default: g++ (with --into-active: CXX, as conda's compilers set it)
   HOROVOD_GPU_OPERATIONS, CXXFLAGS and whatever else changes Horovod's build
   XDG_CACHE_HOME   where built wheels are kept (not remembered); default: ~/.cache
-Exit status: 0 done, 1 a step failed, 2 this machine or a setting will not do, 130 interrupted.
+Exit status: 0 done, 1 a step failed, 2 this machine or a setting will not do.
 """
 
 import argparse
@@ -33,9 +33,9 @@ PROJECT = SETUP.parents[2]
 _LINES = (SETUP / "constraints.txt").read_text().splitlines()
 EXACT = dict(line.split("==") for line in _LINES if line[:1] != "#")  # package -> version
 COMPILER, CMAKE_CPU = SETUP / "cxx20", SETUP / "cmake-cpu"
-CHOICES = ("TORCH_INDEX_URL", "MPI_HOME", "HOROVOD_CXX")
 # The user's settings that change what is built; Horovod's run-time settings do not.
 BUILD_SETTING = re.compile(r"HOROVOD_(BUILD_|CUDA_|GPU|NCCL_)|(C|CPP|CXX|LD)FLAGS$")
+SETTING = re.compile(rf"TORCH_INDEX_URL$|MPI_HOME$|HOROVOD_CXX$|{BUILD_SETTING.pattern}")
 # CMAKE_POLICY_VERSION_MINIMUM: CMake 4 refuses the minimum that Horovod's third parties state.
 RECIPE = {"CMAKE_POLICY_VERSION_MINIMUM": "3.5"}
 RECIPE |= {f"HOROVOD_WITH_{name}": "1" for name in ("GLOO", "MPI", "PYTORCH")}
@@ -50,14 +50,14 @@ import platform, sysconfig, mpi4py, torch
 print("torch", torch.__version__, "for CUDA", torch.version.cuda, "Python",
     sysconfig.get_config_var("SOABI"), *platform.libc_ver(), platform.machine())
 """
-CXX20 = b"#include <concepts>\n#include <version>\nstatic_assert(__cplusplus >= 202002L);\n"
+CXX20 = b"#include <concepts>\n#include <Python.h>\nstatic_assert(__cplusplus >= 202002L);\n"
 MPI_COMMANDS = ("mpirun", "mpicc", "mpicxx")
 PIP = ("python", "-m", "pip", "--no-input", "--disable-pip-version-check")
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+DEBIAN = "apt-get install g++ make python3-dev python3-venv"
 MPI_CURE = (
-    "Where mpirun is not allowed (login nodes), run make setup inside a job; where another MPI's "
-    "module is loaded, unload it or build against it: make setup MPI_HOME=/its/folder."
+    "Run make setup in a job where login nodes have no mpirun, and unload another MPI's module "
 )
+MPI_CURE += "or build against it: make setup MPI_HOME=/its/folder."
 # pip's own line above a build's output, "error: subprocess-exited-with-error", is none
 ERROR = re.compile(r"CMake Error|error: (?!subprocess-)|\b\w*(Error|ERROR): |undefined reference")
 
@@ -75,24 +75,21 @@ class Runner:
 
     def run(self, step: str, *command: str | Path, cure: str = "", **env: str) -> str:
         """Run a command with more variables; log and return its output. Raises SetupError."""
-        start, code = time.monotonic(), None
-        with self.log.open("ab") as log:
-            log.write(f"\n$ {' '.join(map(str, command))}\n".encode())
-            log.flush()
+        start = time.monotonic()
+        print(f"  {step}", end=": ", flush=True)
+        with self.log.open("a+", errors="replace") as log:
+            log.write(f"\n$ {' '.join(map(str, command))}\n")
             begin = log.tell()
-            closed, env = subprocess.DEVNULL, self.env | env
-            process = subprocess.Popen(command, env=env, stdin=closed, stdout=log, stderr=log)
-        while code is None:
-            with suppress(subprocess.TimeoutExpired):
-                code = process.wait(30)
-            output = self.log.read_bytes()[begin:].decode(errors="replace")
+            env, closed = self.env | env, subprocess.DEVNULL
+            done = subprocess.run(command, env=env, stdin=closed, stdout=log, stderr=log)
+            log.seek(begin)
+            output = log.read()
+        print(f"{time.monotonic() - start:.0f} s", flush=True)
+        if done.returncode:
             lines = [line.rstrip() for line in output.splitlines() if line.strip()]
-            state = " done" if code == 0 else f" {lines[-1][:80]}" if lines else ""
-            print(f"  {step}: {time.monotonic() - start:.0f} s{state}", flush=True)
-        if code:
             errors = (n - 3 for n, line in enumerate(lines) if ERROR.search(line))
             first = max(0, next(errors, len(lines) - 15))  # it causes those that follow
-            reason = f"set-up stopped at {step}, with exit status {code}. {cure}"
+            reason = f"set-up stopped at {step}, with exit status {done.returncode}. {cure}"
             shown = [reason, *lines[first : first + 15], f"all of it: {self.log}"]
             raise SetupError("\n    ".join(shown), 1)
         return output
@@ -101,8 +98,7 @@ class Runner:
 def settings(env: Mapping[str, str], note: Mapping[str, str]) -> dict[str, str]:
     """Choose the user's settings: as set now, else as noted; an empty one is none."""
     both = {**note, **env}
-    names = [name for name in sorted(both) if name in CHOICES or BUILD_SETTING.match(name)]
-    return {name: both[name] for name in names if both[name]}
+    return {name: both[name] for name in sorted(both) if both[name] and SETTING.match(name)}
 
 
 def digest(chosen: Mapping[str, str]) -> str:
@@ -112,58 +108,45 @@ def digest(chosen: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps([dict(chosen), str(PROJECT), texts]).encode()).hexdigest()
 
 
-def step_environment(
-    folder: Path, chosen: Mapping[str, str], env: Mapping[str, str]
-) -> dict[str, str]:
+def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
     """Make the environment of every step: its own commands first, no other Python's modules."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
-    inherited = {name: env[name] for name in env if name not in foreign}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"
-    return {**inherited, **changed}
+    return {**{name: env[name] for name in env if name not in foreign}, **changed}
 
 
-def require(env: Mapping[str, str], mpi_home: str, venv: Path | None) -> None:
-    """Raise SetupError, in one line, for all that is missing; `venv` where one is to be made."""
-    cxx, path = env["HOROVOD_CXX"], env.get("PATH")
-    compile_nothing = [cxx, "-std=gnu++20", "-fsyntax-only", "-x", "c++", "-"]
-    cxx20 = shutil.which(cxx, path=path) and not (
-        subprocess.run(compile_nothing, input=CXX20, capture_output=True, env=env).returncode
-    )
-    pip, unbroken = find_spec("venv") and find_spec("ensurepip"), " " not in f"{venv}{SETUP}"
-    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    complete = all(Path(mpi_home, "bin", name).exists() for name in MPI_COMMANDS)
-    needs = [
-        ("Linux", "", sys.platform == "linux"),
-        (f"a compiler for C++20 ({cxx} is none; HOROVOD_CXX=/path names one)", "g++", cxx20),
-        ("make", "make", shutil.which("make", path=path)),
-        (f"Python's header files (there is no {header})", "python3-dev", header.exists()),
-        (f"Python's venv module (or first `virtualenv {venv}`)", "python3-venv", not venv or pip),
-        (f"{', '.join(MPI_COMMANDS)} in MPI_HOME={mpi_home}/bin", "", not mpi_home or complete),
-        (f"a path without spaces (not {venv or SETUP}; set VENV=/path)", "", unbroken),
-    ]
-    missing = {need: package for need, package, fulfilled in needs if not fulfilled}
-    packages = " ".join(sorted(filter(None, missing.values())))
-    debian = f"; Debian, as root: apt-get install {packages}" if packages else ""
-    if missing:
-        raise SetupError(f"set-up needs {', '.join(missing)}{debian}", 2)
+def require(env: Mapping[str, str], mpi_home: str, folder: Path, venv: bool) -> None:
+    """Raise SetupError, in one line, for all that is missing; `venv`: one is to be made."""
+    cxx, headers = env["HOROVOD_CXX"], sysconfig.get_paths()["include"]
+    compile_nothing = f"{shlex.quote(cxx)} -std=gnu++20 -fsyntax-only -I{headers} -x c++ -"
+    words = ("sh", "-c", f"make --version && {compile_nothing}")
+    needs = {
+        f"make, and {cxx} (or HOROVOD_CXX=/path) for C++20 with Python.h of {headers}": not (
+            subprocess.run(words, input=CXX20, capture_output=True, env=env).returncode
+        ),
+        "Python's venv module": not venv or find_spec("ensurepip"),
+        f"{', '.join(MPI_COMMANDS)} in MPI_HOME={mpi_home}/bin": not mpi_home
+        or all(Path(mpi_home, "bin", name).exists() for name in MPI_COMMANDS),
+        f"a path without spaces (not {folder})": " " not in f"{folder}{SETUP}",
+    }
+    if missing := ", ".join(need for need, fulfilled in needs.items() if not fulfilled):
+        raise SetupError(f"set-up needs {missing}; Debian, as root: {DEBIAN}", 2)
 
 
-def set_up(venv: Path, env: Mapping[str, str], check_only: bool = False) -> None:
-    """Bring an environment up to date, or only check whether this machine could."""
+def set_up(venv: Path, env: Mapping[str, str]) -> None:
+    """Bring an environment up to date; says first how long that takes in all."""
     note: dict[str, str] = {}
     with suppress(OSError, ValueError):
         note = json.loads((venv / "setup.json").read_text())
     chosen = settings(env, note)
     finished = {**chosen, "inputs": digest(chosen)}
-    usable = all((venv / "bin" / name).exists() for name in ("python", "pip"))
-    if note == finished and usable and not check_only:
+    usable = (venv / "bin" / "pip").exists()
+    if note == finished and usable:
         print(f"  {venv} is up to date")
         return
-    step_env = step_environment(venv, chosen, env)
-    require(step_env, step_env.get("MPI_HOME", ""), None if usable else venv)
-    if check_only:
-        return
+    step_env = environment(venv, chosen, env)
+    require(step_env, step_env.get("MPI_HOME", ""), venv, not usable)
     if (venv / "setup.log").exists():  # only what set-up made is its to remove
         if settings({}, note) != chosen or not usable:
             shutil.rmtree(venv)  # pip would take other builds for good enough
@@ -173,10 +156,12 @@ def set_up(venv: Path, env: Mapping[str, str], check_only: bool = False) -> None
     venv.mkdir(parents=True, exist_ok=True)
     runner = Runner(step_env, venv / "setup.log")
     (venv / "setup.json").write_text(json.dumps(chosen))  # not up to date until the end
-    spare = "" if "TORCH_INDEX_URL" in chosen else " (PyPI's torch, for CUDA: 5 GB)"
-    print(f"  setting up {venv}; log: {runner.log}")
-    print(f"  1 to 3 min and 0.4 GB of downloads{spare}, the first time also about", end=" ")
-    print(f"{(40 + 250 / compilers()) / 60:.0f} min to build Horovod", flush=True)
+    size = "0.4 GB" if "TORCH_INDEX_URL" in chosen else "up to 5 GB (PyPI's torch, for CUDA)"
+    build = round((30 + 170 / compilers()) / 60)
+    print(
+        f"  {venv}: {build + 3} min in all at most, 1 to 3 for {size} of downloads and {build} to"
+    )
+    print(f"  build Horovod unless a wheel of it is kept; log: {runner.log}", flush=True)
     if not (venv / "bin").exists():
         runner.run("environment", sys.executable, "-m", "venv", venv)
     install_packages(runner)
@@ -193,11 +178,11 @@ def install_packages(runner: Runner) -> None:
     packages = [f"{name}=={EXACT[name]}" for name in EXACT if name not in built]
     if index:
         torch = [package for package in packages if package.startswith("torch")]
-        alone = ("install", "--no-deps", "--index-url", index)
-        runner.run(f"torch from {index}", *PIP, *alone, *torch)
-    # what torch depends on may be there or on the usual index
-    options = ("install", *(("--extra-index-url", index) if index else ()))
-    runner.run(f"{len(packages)} packages", *PIP, *options, *packages)
+        alone = ("--no-deps", "--index-url", index)
+        runner.run(f"torch from {index}", *PIP, "install", *alone, *torch)
+    # what torch depends on may be on either index
+    options = ("--extra-index-url", index) if index else ()
+    runner.run(f"{len(packages)} packages", *PIP, "install", *options, *packages)
     if mpi_home:
         for name in (*MPI_COMMANDS, "mpiexec", "ompi_info"):  # Open MPI looks beside a link
             script = Path(runner.env["VIRTUAL_ENV"], "bin", name)
@@ -211,9 +196,8 @@ def install_packages(runner: Runner) -> None:
 
 
 def compilers() -> int:
-    """Count the compilers that cores and memory have room for, each with 1.5 GB."""
-    available = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
-    room = int(available[1]) // 1_500_000 if available else 1
+    """Count the compilers that cores and memory have room for, of 2 GB each."""
+    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2_000_000_000
     return max(1, min(len(os.sched_getaffinity(0)), room, 8))  # a login node is shared
 
 
@@ -260,48 +244,39 @@ def wheel_of(runner: Runner) -> Path:
 
 def install_horovod(runner: Runner) -> None:
     """Install Horovod's wheel for this very machine, and try it in two ranks."""
-    wheel = wheel_of(runner)
-    runner.run("horovod", *PIP, "install", "--force-reinstall", "--no-deps", wheel)
+    runner.run("horovod", *PIP, "install", "--force-reinstall", "--no-deps", wheel_of(runner))
     limit = ("timeout", "--foreground", "180", "mpirun", "-n", "2")
     ranks = (*limit, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "python")
-    env = AS_ROOT | {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
+    env = {f"OMPI_ALLOW_RUN_AS_ROOT{end}": "1" for end in ("", "_CONFIRM")}
+    env |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
     output = runner.run("two ranks", *ranks, SETUP / "verify.py", cure=MPI_CURE, **env)
     print(" ", *re.findall("^Horovod .*", output, re.M))
 
 
-def into_active(env: Mapping[str, str], prefix: Path) -> None:
-    """Build Horovod into an environment that brings the rest; leave no note there but a log."""
-    compiler = env.get("HOROVOD_CXX") or env.get("CXX", "")
-    chosen = settings({**env, "HOROVOD_CXX": compiler, "MPI_HOME": ""}, {})
-    step_env = step_environment(prefix, chosen, env)
-    require(step_env, str(prefix), None)
-    # setup.log would say that `make clean` may delete the environment
-    install_horovod(Runner(step_env, prefix / "horovod-build.log"))
-
-
 def main() -> int:
-    """Exit status: that of the head of this file."""
+    """Return the exit status that the head of this file lists."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="default: .venv")
     active = "build Horovod alone, into the environment of this Python (environment.yml)"
     parser.add_argument("--into-active", action="store_true", help=active)
-    check = "only look whether this machine has what set-up needs"
-    parser.add_argument("--check", action="store_true", help=check)
     options = parser.parse_args()
     try:
-        if options.into_active:
-            into_active(os.environ, Path(sys.prefix))
-        else:
-            set_up(options.venv.absolute(), os.environ, options.check)
+        if not options.into_active:
+            set_up(options.venv.absolute(), os.environ)
+            return 0
+        prefix, compiler = Path(sys.prefix), os.environ.get("CXX", "")
+        chosen = settings({**os.environ, "MPI_HOME": ""}, {"HOROVOD_CXX": compiler})
+        env = environment(prefix, chosen, os.environ)
+        require(env, sys.prefix, prefix, venv=False)
+        # setup.log would say that `make clean` may delete the environment
+        install_horovod(Runner(env, prefix / "horovod-build.log"))
         return 0
     except SetupError as error:
         text, status = str(error.args[0]), int(error.args[1])
     except OSError as error:
         cure = "choose folders of your own (make setup VENV=/path, XDG_CACHE_HOME), or make room"
         text, status = f"{error}; {cure}", 2
-    except KeyboardInterrupt:
-        text, status = "interrupted; run it again and it goes on from here", 130
     print(f"error: {text}", file=sys.stderr)
     return status
 

@@ -18,30 +18,25 @@ from plots.analyse.study import Analysis
 from plots.report.axes import PRESETS, Preset, drawn_as
 from plots.report.figures import curves, exchange, ratio, trainings
 from plots.report.figures.style import STYLE, drawing, with_names
+from plots.report.findings import page_arm
 from plots.report.format import file_names
 from plots.report.page import Picture
-from plots.report.verdicts import page_arm
 
 # formats, and what of the moment each would hold
 ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
-DPI = 200
+_DPI = 200
 
 
 def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[str, Figure]:
     """Draw all figures the study has points for, or one, by file name without ending.
 
-    Raises UsageError for one that is not there, and for names that its legend has not.
+    Raises UsageError for one that is not there.
     """
     drawings = dict(_each(a))
     if only and only not in drawings:
         raise UsageError(f"the study has no figure {only!r}; it has {', '.join(drawings)}")
     with drawn_as(preset), drawing(preset):
-        drawn = {name: drawings[name]() for name in ([only] if only else drawings)}
-    names = {x for f in drawn.values() for ax in f.axes for x in ax.get_legend_handles_labels()[1]}
-    if unknown := [name for name in preset.labels if name not in names]:
-        has = ", ".join(sorted(names)) or "no legend"
-        raise UsageError(f"--label {unknown[0]}=...: the figure's legend has {has}")
-    return drawn
+        return {name: drawings[name]() for name in ([only] if only else drawings)}
 
 
 def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
@@ -120,15 +115,15 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     return [save_as(figures[path.stem], path) for path in names]
 
 
-def save_as(figure: Figure, path: Path, dpi: int = DPI) -> Path:
+def save_as(figure: Figure, path: Path) -> Path:
     """Write one figure in the format that the file's name ends in."""
-    return write_whole(path, _data(figure, path.suffix[1:], dpi))
+    return write_whole(path, _data(figure, path.suffix[1:]))
 
 
-def _data(figure: Figure, ending: str, dpi: int = DPI) -> bytes:
+def _data(figure: Figure, ending: str) -> bytes:
     data = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(data, format=ending, dpi=dpi, metadata={ENDINGS[ending]: None})
+        figure.savefig(data, format=ending, dpi=_DPI, metadata={ENDINGS[ending]: None})
     drawn = data.getvalue()
     return with_names(drawn.decode()).encode() if ending == "svg" else drawn
 

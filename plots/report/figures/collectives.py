@@ -14,7 +14,7 @@ from bench.config import UsageError
 from bench.study.collectives import KINDS, Measured, read_each
 from bench.study.points import ranks
 from plots.report import axes
-from plots.report.figures import DPI, ENDINGS, save_as
+from plots.report.figures import save_as
 from plots.report.figures.style import GREY, STYLE
 
 
@@ -59,14 +59,12 @@ def draw(measured: Sequence[Measured]) -> Figure:
     return figure
 
 
-def draw_folder(folder: Path, out: Path, dpi: int | None = None) -> Path:
+def draw_folder(folder: Path, out: Path) -> Path:
     """Draw the logs of `python -m bench collectives` in a folder, one of each cell, into `out`.
 
-    Raises UsageError where there is none, or `out` has another ending than a figure's.
+    Raises UsageError where there is none.
     """
     logs = sorted(folder.glob("*.jsonl"))
     if not logs:
         raise UsageError(f"{folder} holds no log of `python -m bench collectives`; name its folder")
-    if (ending := out.suffix.removeprefix(".")) not in ENDINGS:
-        raise UsageError(f"{out}: figures are written as .{', .'.join(ENDINGS)}, not .{ending}")
-    return save_as(draw(read_each(logs)), out, dpi or DPI)
+    return save_as(draw(read_each(logs)), out)

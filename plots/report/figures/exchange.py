@@ -54,7 +54,7 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
     frame = 0.0, 1.04 * reach(values)[1]
     left = [0.0] * len(rows)
     for part in SHOWN:
-        widths = [getattr(r, f"{part}_seconds").value for r in rows]
+        widths = [r.parts[part].value for r in rows]
         style = {"edgecolor": "white", "linewidth": 0.5, "label": part, **_LOOKS[part]}
         ax.barh(range(len(rows)), widths, 0.3, left, **style)
         left = [start + width for start, width in zip(left, widths, strict=True)]
@@ -62,11 +62,12 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
         if row.undisturbed_seconds is not None:
             style = _NOT_OBSERVED | ({} if i else {"label": "step, not observed"})
             mark(ax, [i], [row.undisturbed_seconds], frame, style, ms, axis="x")
-    _finish(ax, [(_name(row), "") for row in rows], frame, "time of a step (ms), mean over ranks")
+    name_rows(ax, [(_name(row), "") for row in rows])
+    _finish(ax, frame, "time of a step (ms), mean over ranks")
+    title = "Where a step's time goes"
+    notes = ["Exposed = waiting for the slowest rank + reducing.", bars_explained(values, frame)]
     legend(figure)
-    title = f"Where a step's time goes on {ranks(rows[0].point.world_size)}"
-    notes = ["Exposed = waiting for the slowest rank + reducing."]
-    _caption(a, figure, rows, title, [*notes, bars_explained(values, frame)])
+    _caption(a, figure, rows, title, notes)
     return figure
 
 
@@ -85,11 +86,10 @@ def overlap(a: Analysis, rows: Sequence[Overlap]) -> Figure:
             (row.blocking_seconds, hollow, 0.1),
         ):
             mark(ax, [i + shift], [e], frame, marker, ms, axis="x")
-    names = [(_name(r), f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows]
-    _finish(ax, names, frame, "time of a step (ms)")
-    title = f"What overlap gains on {ranks(rows[0].point.world_size)}"
+    name_rows(ax, [(_name(r), f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows])
+    _finish(ax, frame, "time of a step (ms)")
     notes = ["Filled: overlapped; open: one exchange of all gradients after the last of them."]
-    _caption(a, figure, rows, title, [*notes, bars_explained(values, frame)])
+    _caption(a, figure, rows, "What overlap gains", [*notes, bars_explained(values, frame)])
     return figure
 
 
@@ -107,19 +107,18 @@ def _name(row: StepParts | Overlap) -> str:
     return ", ".join(filter(None, [row.point.cell, row.point.arm]))
 
 
-def _finish(ax: Axes, names: Sequence[tuple[str, str]], frame: Extent, label: str) -> None:
+def _finish(ax: Axes, frame: Extent, label: str) -> None:
     ax.set_xlim(*frame)
     ax.xaxis.set_major_formatter(lambda seconds, _: f"{1000 * seconds:g}")
     ax.set_xlabel(label)
-    name_rows(ax, names)
 
 
 def _caption(
-    a: Analysis,
-    figure: Figure,
-    rows: Sequence[StepParts | Overlap],
-    title: str,
-    notes: Sequence[str],
+    a: Analysis, figure: Figure, rows: Sequence[StepRow], title: str, notes: Sequence[str]
 ) -> None:
-    batch = f"{rows[0].point.batch_per_rank} images per rank."
+    first = rows[0].point
+    batch, title = (
+        f"{first.batch_per_rank} images per rank.",
+        f"{title} on {ranks(first.world_size)}",
+    )
     caption(a, figure, [r.point for r in rows], title, [batch, *notes])

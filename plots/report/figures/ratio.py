@@ -8,8 +8,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from bench.study.comparison import Comparison
 from bench.study.points import CURVES, ranks
-from bench.study.verdict import Comparison
 from bench.study.words import rule, word
 from plots.analyse.study import Analysis
 from plots.report.axes import look, preset, reach, transport_order
@@ -21,8 +21,8 @@ from plots.report.figures.style import (
     name_rows,
     panels,
 )
+from plots.report.findings import over, sides
 from plots.report.format import ratio, short
-from plots.report.verdicts import over, sides
 
 
 def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
@@ -41,16 +41,16 @@ def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
     margin, estimates = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=GREY, linewidth=1)
-    blocks = [b for c in rows for b in c.paired.ratios]
-    frame = reach(estimates, 1 / (1 + margin), 1 + margin, *blocks)
+    launches = [b for c in rows for b in c.paired.ratios]
+    frame = reach(estimates, 1 / (1 + margin), 1 + margin, *launches)
     ax.set(xscale="log", xlim=frame)
     for i, (c, e) in enumerate(zip(rows, estimates, strict=True)):
         style = look(c.candidate, [c.candidate], 6.0)
         if e.shown:  # else `mark` draws them; from top to bottom a drift is seen as a slope
             step = 0.3 / max(1, e.n - 1)
-            at = [i - 0.15 + step * k for k in range(len(e.blocks))]
+            at = [i - 0.15 + step * k for k in range(len(e.launches))]
             small: Any = {"markersize": 2.6, "alpha": 0.55, "markeredgewidth": 0}
-            ax.plot(e.blocks, at, "o", color=style["color"], **small)
+            ax.plot(e.launches, at, "o", color=style["color"], **small)
         mark(ax, [i], [e], frame, style, ratio, axis="x")
     names = [", ".join(word for word in each if word not in common) for each in words]
     found_here = [f"{short(e, ratio)}: {word(c)}" for c, e in zip(rows, estimates, strict=True)]

@@ -12,11 +12,11 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench.study.stats import MIN_BLOCKS
+from bench.study.stats import MIN_LAUNCHES
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.axes import Estimates, Extent, Preset, Style, bars, cut, dots, is_log, preset
+from plots.report.findings import emulation
 from plots.report.format import clean, short
-from plots.report.verdicts import emulation
 
 GREY = "#666666"
 _POINTS = 9  # of a letter on a page
@@ -86,7 +86,7 @@ def mark(
     form: Callable[[float], str],
     axis: str = "y",
 ) -> None:
-    """Draw values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts.
+    """Draw values along `axis` with intervals, dots for few launches, arrows where the frame cuts.
 
     A pointer on one shows it by `form`, as tables do.
     """
@@ -102,8 +102,8 @@ def mark(
     )
     drawn.lines[0].set_clip_on(False)  # a marker at the frame is whole
     for where, e in zip(at, values, strict=True):
-        if blocks := dots(e):
-            ax.plot(*place([where] * len(blocks), blocks), **bare, **dot)
+        if launches := dots(e):
+            ax.plot(*place([where] * len(launches), launches), **bare, **dot)
         for end in cut(e, frame):
             ax.plot(*place([where], [frame[end]]), marker=_ARROWS[axis][end], **bare, **arrow)
         # unseen, and large enough for a pointer
@@ -157,9 +157,8 @@ def legend(figure: Figure, columns: int = 0) -> None:
     entries = [each.get_legend_handles_labels() for each in figure.axes]
     handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
     names = sorted(handles, key=lambda name: name.startswith("ideal"))
-    texts = [preset().labels.get(name, name) for name in names]
     drawn = [handles[name] for name in names]
-    figure.axes[-1].legend(drawn, texts, loc="center", ncols=columns or _names_in_line())
+    figure.axes[-1].legend(drawn, names, loc="center", ncols=columns or _names_in_line())
 
 
 def caption(
@@ -171,7 +170,7 @@ def caption(
     """
     one = preset()
     figure.set_label(emulation(a, points))
-    title = ": ".join(filter(None, (str(figure.get_label()), one.title or title * one.titled)))
+    title = ": ".join(filter(None, (str(figure.get_label()), title * one.titled)))
     if title:
         figure.suptitle(clean(title, 160), x=0.01, ha="left", wrap=True, fontweight="bold")
     if one.titled:
@@ -189,7 +188,7 @@ def bars_explained(estimates: Estimates, frame: Extent, unit: str = "launches") 
     if any(e.shown for e in estimates):
         remarks.append(f"bars: 95 % intervals over {unit}")
     if any(map(dots, estimates)):
-        remarks.append(f"dots: single launches, as fewer than {MIN_BLOCKS} bear no interval")
+        remarks.append(f"dots: single launches, as fewer than {MIN_LAUNCHES} bear no interval")
     if any(cut(e, frame) for e in estimates):
         remarks.append("arrows: the interval goes on")
     return f"{'; '.join(remarks)}."

@@ -14,7 +14,7 @@ from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.axes import in_order, look, preset
 from plots.report.figures.style import GUIDE, caption, legend, panels
-from plots.report.verdicts import line_label, page_arm
+from plots.report.findings import line_label, page_arm
 
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
 _KEPT = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")

@@ -9,25 +9,33 @@ import pytest
 from bench.config import UsageError
 from bench.study.files import read_study
 from bench.study.plan import plan
-from slurm.load import find_study
+from slurm.site import find_study
 from tests.slurm.studies import SMALL, small, write
 
 # key, the line that replaces it, words of the message after the file's name
 BAD = [
-    ("blocks", "bloks = 2", "unknown key 'bloks'; did you mean 'blocks'?"),
-    ("blocks", "blocks = 0", "blocks=0: should be greater than or equal to 1"),
-    ("blocks", "blocks = true", "blocks=True: should be a valid integer"),
-    ("blocks", 'blocks = "8"', "blocks='8': should be a valid integer"),
-    ("blocks", "blocks = 10001", "blocks=10001: should be less than or equal to 10000"),
-    ("blocks", "blocks = 8\nmax_blocks = 6", "max_blocks=6 is less than blocks=8; raise it to 8"),
-    ("blocks", "blocks = 8\nmax_blocks = 9", "max_blocks=9 must be even"),
+    ("launches", "lanches = 2", "unknown key 'lanches'; did you mean 'launches'?"),
+    ("launches", "launches = 0", "launches=0: should be greater than or equal to 1"),
+    ("launches", "launches = true", "launches=True: should be a valid integer"),
+    ("launches", 'launches = "8"', "launches='8': should be a valid integer"),
+    ("launches", "launches = 10001", "launches=10001: should be less than or equal to 10000"),
+    (
+        "launches",
+        "launches = 8\nmax_launches = 6",
+        "max_launches=6 is less than launches=8; raise it to 8",
+    ),
+    ("launches", "launches = 8\nmax_launches = 9", "max_launches=9 must be even"),
     ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
     ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits"),
     ("cells", 'cells = ["ddp/mip"]', "one of single, ddp/mpi, "),
     ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough"),
     ("cells", 'cells = ["ddp/mpi", "ddp/mpi@again"]', "'ddp/mpi@again' is of an earlier form of"),
-    ("blocks", 'candidate = "ddp"', "none of its arms is compared with another; give one of its"),
-    ("blocks", 'reference = "ddp/mpi"', "candidate='horovod' and reference='ddp/mpi' make no pair"),
+    ("launches", 'candidate = "ddp"', "none of its arms is compared with another; give one of its"),
+    (
+        "launches",
+        'reference = "ddp/mpi"',
+        "candidate='horovod' and reference='ddp/mpi' make no pair",
+    ),
     ("scaling", 'scaling = ["weak", "strong", "batch"]', "without a table [batch]"),
     ("scaling", 'scaling = ["weak"]', "[strong] has no effect, scaling lacks 'strong'"),
     ("world_sizes", "", "world_sizes is missing: weak and strong scaling need it"),
@@ -103,8 +111,8 @@ def test_batch_sweep_alone_has_world_sizes_of_its_own(tmp_path: Path) -> None:
 
 
 def test_defaults(tmp_path: Path) -> None:
-    study = small(tmp_path, blocks="", seed="", time_limit_s="")
-    assert (study.blocks, study.max_blocks, study.seed, study.margin) == (6, 20, 0, 0.02)
+    study = small(tmp_path, launches="", seed="", time_limit_s="")
+    assert (study.launches, study.max_launches, study.seed, study.margin) == (6, 20, 0, 0.02)
     assert (study.looks[0], study.arms_of("single")) == (6, [""])
     whole = small(tmp_path, nesterov="clip_norm = 1")
     assert whole.run["clip_norm"] == 1, "a whole number is a number too"
@@ -154,12 +162,10 @@ def test_arms_are_compared_with_the_one_that_they_name(tmp_path: Path) -> None:
     study = read_study(write(tmp_path, SMALL + arms, cells=one))
     ddp = [("ddp/mpi", name) for name in ("once", "again", "slow")]
     assert study.comparisons == [(ddp[0], ddp[1]), (ddp[0], ddp[2])]
-    assert study.gains == []
     two = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
     naive = '[arms.usual]\n[arms.naive]\ncells = ["ddp/mpi"]\nover = "usual"\nclip_norm = 1.0\n'
     study = read_study(write(tmp_path, SMALL + naive, cells=two))
     assert study.comparisons == [(("ddp/mpi", "usual"), ("horovod/mpi", "usual"))]
-    assert study.gains == [(("ddp/mpi", "usual"), ("ddp/mpi", "naive"))]
 
 
 def test_the_arm_of_a_log_is_the_one_that_it_names_if_it_has_its_fields(tmp_path: Path) -> None:
@@ -178,9 +184,9 @@ def test_the_arm_of_a_log_is_the_one_that_it_names_if_it_has_its_fields(tmp_path
 
 def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
     many = {
-        "blocks": "blocks = 10000\nmax_blocks = 10000",
+        "launches": "launches = 10000\nmax_launches = 10000",
         "world_sizes": "world_sizes = [1, 2, 4]",
     }
-    rule = r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
+    rule = r"launches=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
     with pytest.raises(UsageError, match=rule):
         small(tmp_path, **many)

@@ -30,10 +30,10 @@ def test_nothing_is_added_to_a_shipped_study(name: str, tmp_path: Path) -> None:
     ("line", "why"),
     [
         (b"[1]", "should be an object"),
-        (b'{"script": "job-001.sh"}', "blocks"),
-        (b'{"blocks": true}', "blocks=True"),
-        (b'{"blocks": 1, "slurm_id": "x"}', "slurm_id='x'"),
-        (b'{"blocks": 1', "EOF"),
+        (b'{"script": "job-001.sh"}', "launches"),
+        (b'{"launches": true}', "launches=True"),
+        (b'{"launches": 1, "slurm_id": "x"}', "slurm_id='x'"),
+        (b'{"launches": 1', "EOF"),
     ],
 )
 def test_an_odd_line_of_the_record_of_jobs_is_one_line(
@@ -41,10 +41,10 @@ def test_an_odd_line_of_the_record_of_jobs_is_one_line(
 ) -> None:
     folder = StudyFolder(tmp_path, small(tmp_path))
     folder.path.mkdir()
-    (folder.path / "jobs.jsonl").write_bytes(b'{"blocks": 2, "script": "a"}\n' + line + b"\n")
+    (folder.path / "jobs.jsonl").write_bytes(b'{"launches": 2, "script": "a"}\n' + line + b"\n")
     rule = rf"jobs.jsonl, line 2, is no record of a job \(.*{why}"
     with pytest.raises(UsageError, match=rule) as refusal:
-        folder.asked_blocks(small(tmp_path))
+        folder.asked_launches(small(tmp_path))
     assert str(refusal.value).endswith("; remove the line")
 
 
@@ -53,12 +53,12 @@ def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path, small(tmp_path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with folder.lock() as lock:
-        folder.record_job(lock, Path("job-a.sh"), blocks=1, runs=1)
+        folder.record_job(lock, Path("job-a.sh"), launches=1, runs=1)
         kept = (folder.path / "jobs.jsonl").read_bytes()
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) + 20, hard))
         try:
             with pytest.raises(UsageError, match=r"small/jobs\.jsonl: .*; make room, then do the"):
-                folder.record_job(lock, Path("job-a.sh"), blocks=2, runs=1)
+                folder.record_job(lock, Path("job-a.sh"), launches=2, runs=1)
             with pytest.raises(UsageError, match=r"script\.sh cannot be written: File too large; "):
                 write_whole(tmp_path / "script.sh", "x" * 9999)
         finally:

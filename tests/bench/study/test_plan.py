@@ -1,4 +1,4 @@
-"""The plan: the right points, once per block, in an order that is random and reproducible."""
+"""The plan: the right points, once per launch, in an order that is random and reproducible."""
 
 from collections import defaultdict
 from itertools import islice
@@ -7,14 +7,14 @@ from pathlib import Path
 from bench.config import parse_argv
 from bench.study.definition import Point, Study
 from bench.study.files import read_study
-from bench.study.plan import PlannedRun, launches, orders, plan, points
+from bench.study.plan import PlannedRun, orders, plan, points, turn_groups
 from tests.slurm.studies import SMALL, small, write
 
 RUNS = Path("results/small/runs")
 
 
-def flat(blocks: list[list[PlannedRun]]) -> list[PlannedRun]:
-    return [run for block in blocks for run in block]
+def flat(launches: list[list[PlannedRun]]) -> list[PlannedRun]:
+    return [run for launch in launches for run in launch]
 
 
 def test_weak_and_strong_share_their_one_rank_runs(tmp_path: Path) -> None:
@@ -42,19 +42,19 @@ def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) ->
     assert ("ddp/mpi", 1, 2) not in found
 
 
-def test_every_block_has_every_point_once(tmp_path: Path) -> None:
+def test_every_launch_has_every_point_once(tmp_path: Path) -> None:
     study = small(tmp_path)
-    for index, block in enumerate(plan(study, 3, RUNS)):
-        assert sorted(run.point.name for run in block) == sorted(p.name for p in points(study))
-        assert [run.config.position for run in block] == list(range(len(block)))
-        assert {run.config.block for run in block} == {index}
-        assert {run.config.seed for run in block} == {7 + index}
+    for index, launch in enumerate(plan(study, 3, RUNS)):
+        assert sorted(run.point.name for run in launch) == sorted(p.name for p in points(study))
+        assert [run.config.position for run in launch] == list(range(len(launch)))
+        assert {run.config.launch for run in launch} == {index}
+        assert {run.config.seed for run in launch} == {7 + index}
 
 
 def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
     study = small(tmp_path)
-    orders = [[run.point.name for run in block] for block in plan(study, 60, RUNS)]
-    assert orders == [[run.point.name for run in block] for block in plan(study, 60, RUNS)]
+    orders = [[run.point.name for run in launch] for launch in plan(study, 60, RUNS)]
+    assert orders == [[run.point.name for run in launch] for launch in plan(study, 60, RUNS)]
     assert plan(study, 5, RUNS)[:2] == plan(study, 2, RUNS), "more leave the earlier as they were"
     other = plan(small(tmp_path, seed="seed = 8"), 1, RUNS)[0]
     assert orders[0] != [run.point.name for run in other]
@@ -63,13 +63,13 @@ def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
     assert {order[0] for order in orders} == {order[-1] for order in orders} == names
     # pinned: another machine or Python must plan the same runs, or `run` could not resume there
     assert [run.id for run in plan(study, 1, RUNS)[0]] == [
-        "b00-00-horovod-gloo-w1-b8",
-        "b00-01-ddp-mpi-w2-b8",
-        "b00-02-single-w1-b8",
-        "b00-03-ddp-mpi-w2-b4",
-        "b00-04-ddp-mpi-w1-b8",
-        "b00-05-horovod-gloo-w2-b8",
-        "b00-06-horovod-gloo-w2-b4",
+        "launch00-00-horovod-gloo-w1-b8",
+        "launch00-01-ddp-mpi-w2-b8",
+        "launch00-02-single-w1-b8",
+        "launch00-03-ddp-mpi-w2-b4",
+        "launch00-04-ddp-mpi-w1-b8",
+        "launch00-05-horovod-gloo-w2-b8",
+        "launch00-06-horovod-gloo-w2-b4",
     ]
 
 
@@ -84,20 +84,20 @@ def compared(folder: Path, seed: int) -> Study:
 Pair = tuple[object, ...]  # transport, ranks, batch, arm
 
 
-def places(block: list[Point]) -> dict[Pair, dict[str, int]]:
-    """Find for every comparison where in the block each of its two frameworks stands."""
+def places(launch: list[Point]) -> dict[Pair, dict[str, int]]:
+    """Find for every comparison where in the launch each of its two frameworks stands."""
     found: dict[Pair, dict[str, int]] = defaultdict(dict)
-    for place, p in enumerate(block):
+    for place, p in enumerate(launch):
         if p.cell != "single":
             pair = p.transport, p.world_size, p.batch_per_rank, p.arm
             found[pair][p.cell.partition("/")[0]] = place
     return found
 
 
-def drawn(study: Study, blocks: int) -> list[dict[Pair, dict[str, int]]]:
-    """Find for every block where each comparison's two frameworks stand."""
+def drawn(study: Study, launches: int) -> list[dict[Pair, dict[str, int]]]:
+    """Find for every launch where each comparison's two frameworks stand."""
     every = orders(study, [*points(study)])
-    return [places(block) for block in islice(every, blocks)]
+    return [places(launch) for launch in islice(every, launches)]
 
 
 def test_both_sides_of_a_comparison_run_next_to_each_other_and_arms_follow(
@@ -111,16 +111,16 @@ def test_both_sides_of_a_comparison_run_next_to_each_other_and_arms_follow(
         assert apart == {0, 2}
 
 
-def test_over_an_even_number_of_blocks_each_side_comes_first_in_half(tmp_path: Path) -> None:
-    blocks = drawn(compared(tmp_path, 3), 12)
-    for n in (2, 6, 8, 12):  # blocks may be added after a look
-        for pair in blocks[0]:
-            ahead = [block[pair]["ddp"] < block[pair]["horovod"] for block in blocks[:n]]
+def test_over_an_even_number_of_launches_each_side_comes_first_in_half(tmp_path: Path) -> None:
+    launches = drawn(compared(tmp_path, 3), 12)
+    for n in (2, 6, 8, 12):  # launches may be added after a look
+        for pair in launches[0]:
+            ahead = [launch[pair]["ddp"] < launch[pair]["horovod"] for launch in launches[:n]]
             assert sum(ahead) == n // 2, (n, pair)
-    # two arms too: a trend inside blocks favours neither
-    for *point, _ in {(*pair[:3], "") for pair in blocks[0]}:
+    # two arms too: a trend inside launches favours neither
+    for *point, _ in {(*pair[:3], "") for pair in launches[0]}:
         plain, fast = ((*point, name) for name in ("plain", "fast"))
-        assert sum(block[plain]["ddp"] < block[fast]["ddp"] for block in blocks) == 6
+        assert sum(launch[plain]["ddp"] < launch[fast]["ddp"] for launch in launches) == 6
 
 
 def test_the_seed_draws_which_half_and_where_a_comparison_stands(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_the_seed_draws_which_half_and_where_a_comparison_stands(tmp_path: Path)
     seeds = [study.model_copy(update={"seed": seed}) for seed in range(100)]
     first = [drawn(study, 1)[0] for study in seeds]
     for pair in first[0]:
-        ahead = sum(block[pair]["ddp"] < block[pair]["horovod"] for block in first)
+        ahead = sum(launch[pair]["ddp"] < launch[pair]["horovod"] for launch in first)
         assert 30 <= ahead <= 70, pair  # 4 standard deviations
-        assert len({block[pair]["ddp"] for block in first}) > 20, pair
+        assert len({launch[pair]["ddp"] for launch in first}) > 20, pair
     halves = {tuple(b[pair]["ddp"] < b[pair]["horovod"] for pair in first[0]) for b in first}
     assert len(halves) > 90  # one comparison's half says nothing of another's
 
@@ -141,7 +141,7 @@ def test_every_run_names_the_study_as_planned(tmp_path: Path) -> None:
     assert {run.config.study_sha256 for run in flat(plan(study, 2, RUNS))} == {study.sha256}
     free = {"time_limit_s": "time_limit_s = 99\nexpected_run_s = 9\nmargin = 0.02"}
     assert small(tmp_path, **free).sha256 == study.sha256  # a default that is written is none
-    fixed = ("seed = 8", "blocks = 4", 'question = "Is it?"', "windows = 3", "batch_per_rank = 4")
+    fixed = ("seed = 8", "launches = 4", 'question = "Is it?"', "windows = 3", "batch_per_rank = 4")
     found = {small(tmp_path, **{line.partition(" ")[0]: line}).sha256 for line in fixed}
     margin = small(tmp_path, seed="seed = 7\nmargin = 0.2")
     assert len({*found, margin.sha256, study.sha256}) == len(fixed) + 2
@@ -151,7 +151,7 @@ def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:
     runs = {run.point.name: run for run in plan(small(tmp_path), 1, RUNS)[0]}
     config = runs["horovod-gloo-w2-b4"].config
     assert (config.cell, config.world_size, config.samples_per_rank) == ("horovod/gloo", 2, 4)
-    assert (config.study, config.block, config.curves) == ("small", 0, ("strong",))
+    assert (config.study, config.launch, config.curves) == ("small", 0, ("strong",))
     assert config.dataset == "digits"
     assert config.log_path == RUNS / f"{runs['horovod-gloo-w2-b4'].id}.jsonl"
     assert runs["single-w1-b8"].config.transport == "none"
@@ -189,13 +189,13 @@ def test_an_arm_of_one_cell_runs_next_to_it(tmp_path: Path) -> None:
     cells = 'cells = ["ddp/gloo", "horovod/mpi", "ddp/mpi"]'
     study = read_study(write(tmp_path, SMALL + NAIVE, cells=cells))
     orders = []
-    for block in plan(study, 2, RUNS):
-        each = [run.point for run in block]
+    for launch in plan(study, 2, RUNS):
+        each = [run.point for run in launch]
         points = [f"{p.transport} {p.world_size} {p.batch_per_rank}" for p in each]
         first = points.index("mpi 2 8")
         assert points[first : first + 3] == ["mpi 2 8"] * 3, "side by side"
         assert points.count("mpi 2 8") == 3
-        orders.append([(run.point.cell, run.point.arm) for run in block[first : first + 3]])
+        orders.append([(run.point.cell, run.point.arm) for run in launch[first : first + 3]])
     assert orders[0] == orders[1][::-1]
 
 
@@ -203,7 +203,7 @@ def test_a_baseline_starts_with_the_smallest_comparison_of_its_curve(tmp_path: P
     cells = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
     study = small(tmp_path, cells=cells, world_sizes="world_sizes = [2, 4]")
     every = points(study)
-    name = launches(every, study.pairs)
+    name = turn_groups(every, study.pairs)
     alone = next(point for point in every if point.cell == "single")
     together = {point.name for point in every if name[point] == name[alone]}
     assert together == {"single-w1-b8", "ddp-mpi-w2-b8", "horovod-mpi-w2-b8"}
@@ -215,7 +215,7 @@ def test_a_launch_has_the_arms_and_the_other_cells_of_its_transport(tmp_path: Pa
     cells = ["ddp/mpi", "horovod/mpi", "handwritten/mpi", "ddp/gloo"]
     study = read_study(write(tmp_path, SMALL + NAIVE, cells=f"cells = {cells}".replace("'", '"')))
     every = points(study)
-    name = launches(every, study.pairs)
+    name = turn_groups(every, study.pairs)
     of_the_pair = next(p for p in every if (p.cell, p.world_size) == ("ddp/mpi", 2))
     together = {(p.cell, p.arm) for p in every if name[p] == name[of_the_pair]}
     arms = {(cell, "usual") for cell in cells if cell != "ddp/gloo"}

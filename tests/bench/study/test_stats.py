@@ -173,33 +173,33 @@ def test_power_of_equivalence_is_the_published_one() -> None:
     assert found == pytest.approx(0.815845, abs=5e-7)
 
 
-def test_blocks_to_settle_finds_the_nearer_end() -> None:
+def test_launches_to_settle_finds_the_nearer_end() -> None:
     wide = pair([1.10, 0.92, 1.05, 0.97, 1.01, 0.99])
-    needed = powers.blocks_to_settle(wide, 0.02)
+    needed = powers.launches_to_settle(wide, 0.02)
     assert needed is not None
     assert wide.n < needed < 500
     chances = [powers.chance(wide, 0.02, n) or 0 for n in (needed - 1, needed)]
     assert chances[0] < powers.POWER <= chances[1]
     clear = pair([1.10, 1.12, 1.11, 1.13, 1.09])
-    assert powers.blocks_to_settle(clear, 0.02) == stats.MIN_BLOCKS
-    assert powers.blocks_to_settle(pair([1.10, 1 / 1.1] * 4), 0.0001) is None
-    assert powers.blocks_to_settle(pair([1.5]), 0.02) is None
+    assert powers.launches_to_settle(clear, 0.02) == stats.MIN_LAUNCHES
+    assert powers.launches_to_settle(pair([1.10, 1 / 1.1] * 4), 0.0001) is None
+    assert powers.launches_to_settle(pair([1.5]), 0.02) is None
 
 
-@pytest.mark.parametrize("blocks", [3, 6, 8])
-def test_interval_covers_the_truth_in_95_percent(blocks: int) -> None:
+@pytest.mark.parametrize("launches", [3, 6, 8])
+def test_interval_covers_the_truth_in_95_percent(launches: int) -> None:
     repeats, hits = 3000, 0
-    for row in np.exp(noise(blocks, (repeats, blocks), 0.08)):
+    for row in np.exp(noise(launches, (repeats, launches), 0.08)):
         e = stats.geometric_mean(row.tolist())
         hits += (e.low or 0) <= 1.0 <= (e.high or 0)
     assert hits / repeats == pytest.approx(0.95, abs=binomial_tolerance(0.95, repeats))
 
 
 def test_equal_systems_are_called_different_in_five_percent() -> None:
-    """A/A: large common block noise, which pairing removes, and run noise, small and large."""
-    repeats, blocks = 1500, 6
+    """A/A: large common launch noise, which pairing removes, and run noise, small and large."""
+    repeats, launches = 1500, 6
     for run_sd in (0.005, 0.03):
-        common, shape = noise(1, (repeats, blocks), 0.2), (repeats, blocks)
+        common, shape = noise(1, (repeats, launches), 0.2), (repeats, launches)
         a, b = noise(2, shape, run_sd), noise(4, shape, run_sd)
         called = [
             (pair((y / x).tolist()).t_p or 0) < stats.ALPHA

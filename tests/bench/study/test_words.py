@@ -27,8 +27,8 @@ EQUAL = {"ddp/mpi": 1.0, "horovod/mpi": 1.001}
 def test_the_line_says_whether_more_may_help(
     tmp_path: Path, cells: dict[str, float], sd: float, settled: bool, said: str
 ) -> None:
-    folder = logs.study(tmp_path, blocks=6, cells=cells, sd=sd)
-    logs.study_toml(folder, blocks=6)
+    folder = logs.study(tmp_path, launches=6, cells=cells, sd=sd)
+    logs.study_toml(folder, launches=6)
     line, is_settled = interim(folder)
     assert line.startswith(said)
     assert is_settled is settled
@@ -40,7 +40,7 @@ def test_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_imports_neither_torch_nor_figures(tmp_path: Path) -> None:
-    logs.study(tmp_path, blocks=2)
+    logs.study(tmp_path, launches=2)
     code = (
         "import sys; from bench.study.words import interim; from pathlib import Path\n"
         "interim(Path(sys.argv[1])); print({'torch', 'matplotlib', 'plots'} & {*sys.modules})"

@@ -1,4 +1,4 @@
-"""Comparisons: cells in one arm, or arms of one cell, point by point, paired by block."""
+"""Comparisons: cells in one arm, or arms of one cell, point by point, paired by launch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from bench.backends.catalogue import cells, parts
 from bench.study import comparability, looks, power, stats
-from bench.study.comparability import Block
+from bench.study.comparability import LaunchId
 from bench.study.definition import Point, Study, pairs
-from bench.study.points import CURVES, NotCompared, Table, alone, describe
+from bench.study.points import CURVES, NotCompared, Table, describe
 from bench.study.stats import Estimate, Paired, Verdict
 
 # sd of a log ratio between sessions, of this project's own: real training, and emulated
@@ -29,7 +29,7 @@ class Comparison:
     paired: Paired
     median_ratio: float  # of the runs' median steps, a check beside the ratio of totals
     first_steps: Paired | None  # a window's first step over its others, of one side over the other
-    sessions: tuple[str, ...]  # of each block
+    sessions: tuple[str, ...]  # of each launch
     emulated: bool  # whether compute slept
     margin: float
     primary: bool
@@ -38,8 +38,8 @@ class Comparison:
     needs: int  # launches at the first look
     level: float  # what the interval that decides misses: looks and others are in it
     another_day: tuple[float, float] | None  # where the ratio may be then
-    max_blocks: int  # launches at the last look
-    blocks_to_settle: int | None  # launches in all; None: settled, not known, out of reach
+    max_launches: int  # launches at the last look
+    launches_to_settle: int | None  # launches in all; None: settled, not known, out of reach
     chance: float | None  # of a verdict at the last look, were ratio and noise the true ones
 
     @property
@@ -109,45 +109,22 @@ class Comparison:
     def skewed(self) -> bool:
         """Whether the median steps tell of another ratio, by more than the margin."""
         off = abs(math.log(self.median_ratio / self.paired.ratio))
-        return self.paired.n >= stats.MIN_BLOCKS and off > math.log1p(self.margin)
+        return self.paired.n >= stats.MIN_LAUNCHES and off > math.log1p(self.margin)
 
 
 class _Pair(NamedTuple):
-    """Two points and the blocks in which they did equal work."""
+    """Two points and the launches in which they did equal work."""
 
     a: Point
     b: Point
-    blocks: Sequence[Block]
+    launches: Sequence[LaunchId]
     paired: Paired
     curves: tuple[str, ...]
 
 
-class Choice(NamedTuple):
-    """One side of a comparison that was asked for: points of a cell, in one arm or in any."""
+def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
+    """Compare every point that either side of the study has, paired by launch, with its verdict.
 
-    cell: str
-    arm: str | None = None
-
-    @classmethod
-    def read(cls, words: str) -> Choice:
-        """Read 'CELL' or 'CELL,ARM'."""
-        cell, comma, arm = words.partition(",")
-        return cls(cell, arm if comma else None)
-
-    def takes(self, point: Point) -> bool:
-        """Check whether a point is one of those chosen."""
-        return point.cell == self.cell and self.arm in (None, point.arm)
-
-
-def compare(
-    table: Table,
-    study: Study,
-    missing: list[NotCompared],
-    sides: tuple[Choice, Choice] | None = None,
-) -> list[Comparison]:
-    """Compare every point that either side of the study has, paired by block, with its verdict.
-
-    `sides` are compared in place of those that the study names; none of their points is primary.
     The primary one has the full ALPHA. The others have t intervals at ALPHA over their number
     (Bonferroni), so that all of them hold their truths at once in 1 - ALPHA of pages, at all looks,
     and no interval contradicts its word. Holm's steps would free error for the rest where one is
@@ -155,47 +132,27 @@ def compare(
     call one equal on 10 % of pages.
     """
     rows: list[_Pair] = []
-    for a, b in _pairs(table, study) if sides is None else _chosen(table, *sides):
+    for a, b in _pairs(table, study):
         pair = f"{describe(a)} against {b.arm if a.cell == b.cell else b.cell}"
-        if lacking := [p for p in (a, b) if p not in table.blocks]:
+        if lacking := [p for p in (a, b) if p not in table.launches]:
             missing.append(NotCompared(pair, f"no usable run of {lacking[0].cell}", lacking[0]))
-        elif blocks := table.shared(a, b, may_differ(study, a, b), pair, missing):
+        elif launches := table.shared(a, b, may_differ(study, a, b), pair, missing):
             through = table.curves[a] | table.curves[b]
             curves = tuple(curve for curve in CURVES if curve in through)
-            # who is first changes from block to block by design in pairs of the study alone
-            paired = table.paired(a, b, blocks, swapped=sides is None)
-            rows.append(_Pair(a, b, blocks, paired, curves))
-    primary = _primary(table, rows, study) if sides is None else None
-    others = sum(r is not primary and r.paired.n >= stats.MIN_BLOCKS for r in rows)
+            paired = table.paired(a, b, launches, swapped=True)
+            rows.append(_Pair(a, b, launches, paired, curves))
+    primary = _primary(table, rows, study)
+    others = sum(r is not primary and r.paired.n >= stats.MIN_LAUNCHES for r in rows)
     levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
     nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
     return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
 
 
-def _chosen(table: Table, a: Choice, b: Choice) -> list[tuple[Point, Point]]:
-    """Pair points of two sides that were asked for, of one size and in one arm unless arms are
-    chosen; to `single`, which exchanges nothing, arms of the exchange are one.
-    """
-    chosen = a.arm is not None or b.arm is not None
-    return sorted(
-        (p, q)
-        for p in filter(a.takes, table.blocks)
-        for q in filter(b.takes, table.blocks)
-        if p != q
-        and p[2:] == q[2:]
-        and (
-            alone(table.work(p)) == alone(table.work(q))
-            if "single" in (p.cell, q.cell)
-            else chosen or p.arm == q.arm
-        )
-    )
-
-
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
     """Pair the points of each two sides that are compared, whether or not both are there."""
     compared = set()
-    for a, b in pairs(sorted({p.cell for p in table.blocks}), study.reference, study.candidate):
-        for point in (p for p in table.blocks if p.cell in (a, b)):
+    for a, b in pairs(sorted({p.cell for p in table.launches}), study.reference, study.candidate):
+        for point in (p for p in table.launches if p.cell in (a, b)):
             over = study.over(point.arm) if a == b else point.arm
             both = {*study.arms_of(a)} & {*study.arms_of(b)}
             if over is not None and (not study.arms or {over, point.arm} <= both):
@@ -245,23 +202,23 @@ def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
 
 def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:
     """Make the comparison of a row, with its verdict at this level and what may lead to one."""
-    a, b, blocks, paired, curves = row
-    sessions = tuple(table.sessions(a, blocks))
-    needs = study.looks[0] if study.looks else stats.MIN_BLOCKS
+    a, b, launches, paired, curves = row
+    sessions = tuple(table.sessions(a, launches))
+    needs = study.looks[0] if study.looks else stats.MIN_LAUNCHES
     paired = stats.over_sessions(paired, sessions)
     ends, enough = paired.interval(level), paired.n >= needs
     verdict: Verdict = stats.decide(ends, study.margin) if ends and enough else "not settled"
-    may_settle = verdict == "not settled" and paired.n >= stats.MIN_BLOCKS
-    last = max(study.max_blocks, paired.n)
-    facts = (*table.facts(a, blocks), *table.facts(b, blocks))
+    may_settle = verdict == "not settled" and paired.n >= stats.MIN_LAUNCHES
+    last = max(study.max_launches, paired.n)
+    facts = (*table.facts(a, launches), *table.facts(b, launches))
     emulated = any(map(comparability.is_emulated, facts))
     return Comparison(
         reference_point=a,
         candidate_point=b,
         curves=curves,
         paired=paired,
-        median_ratio=table.median_ratio(a, b, blocks),
-        first_steps=table.first_steps(a, b, blocks),
+        median_ratio=table.median_ratio(a, b, launches),
+        first_steps=table.first_steps(a, b, launches),
         sessions=sessions,
         emulated=emulated,
         margin=study.margin,
@@ -269,10 +226,10 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
         verdict=verdict,
         level=level,
         needs=needs,
-        max_blocks=study.max_blocks,
+        max_launches=study.max_launches,
         another_day=another_day(paired, sessions, level, emulated=emulated),
-        decides=not 0 < study.blocks < stats.MIN_BLOCKS or enough,
-        blocks_to_settle=power.blocks_to_settle(paired, study.margin, level)
+        decides=not 0 < study.launches < stats.MIN_LAUNCHES or enough,
+        launches_to_settle=power.launches_to_settle(paired, study.margin, level)
         if may_settle
         else None,
         chance=power.chance(paired, study.margin, last, level) if may_settle else None,

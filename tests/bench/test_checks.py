@@ -1,0 +1,104 @@
+"""What a run checks at its end: samples, losses, torch's settings; and the operations it counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bench import models
+from bench.backends.protocol import Backend
+from bench.config import RunConfig, UsageError
+from bench.train import checks
+from bench.train.loop import Input
+
+
+@pytest.mark.parametrize(
+    ("losses", "window", "classes", "bounded"),
+    [
+        ([2.3, 6.0, 25.0, 3.0, 8.0, 2.0], 3, 10, True),  # the first steps overshoot
+        ([2.6, 4.1, 7.2, 7.2, 34.8, 7.1], 3, 10, True),  # small batches, one of them far off
+        ([0.01, 2.3, 2.3, 2.3], 3, 10, True),  # it began by luck below a guess
+        ([60.0, 500.0, 450.0, 590.0], 3, 10, True),  # it began far off
+        ([2.3, 1e6, 2.3, 2.3], 2, 10, True),  # what happened before the last window has passed
+        ([2.3, 2.3, 24.0, 24.0], 2, 10, False),
+        ([2.3, 2.3, math.nan, math.nan], 2, 10, False),
+        ([2.3, 2.3, 2.3, 100.0], 2, 10, False),
+        ([2.3, 2.3, 2.3, 100.0], 2, 1000**2, True),  # a guess among many classes loses more
+    ],
+)
+def test_the_loss_of_the_last_window_is_bounded_by_the_first_or_a_guess(
+    losses: list[float], window: int, classes: int, bounded: bool
+) -> None:
+    assert checks.loss_bounded(losses, window, classes) is bounded
+
+
+@pytest.mark.parametrize(
+    ("sizes", "complete"), [([4] * 4, True), ([4, 4, 4, 3], False), ([8, 4, 4], False)]
+)
+def test_a_run_whose_samples_are_not_complete_is_not_ok(sizes: list[int], complete: bool) -> None:
+    config = RunConfig(batch_per_rank=4, warmup_steps=3, windows=1, steps_per_window=1)
+    batches = iter([(torch.ones(n, 3, 8, 8), torch.arange(n)) for n in sizes])
+    samples = Input(config, batches, torch.device("cpu"))
+    for _ in sizes:
+        samples.step()
+    facts = checks.check_samples(samples, Backend(), config)
+    assert facts == {"checks": {"samples_per_step": complete}, "samples": sum(sizes)}
+
+
+CONFIG = RunConfig(batch_per_rank=4, image_size=8, threads=1)
+CHANGES: dict[str, tuple[Callable[[Any], object], Any, Any]] = {
+    "threads 1 -> 3": (torch.set_num_threads, 3, 1),
+    "grad_enabled True -> False": (torch.autograd.set_grad_enabled, False, True),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_setting_of_torch_is_found(change: str) -> None:
+    setter, value, before = CHANGES[change]
+    begun = checks.require_alike(CONFIG, Backend(), nn.Linear(2, 2))
+    setter(value)
+    try:
+        facts = checks.check_kept(begun, Backend())
+    finally:
+        setter(before)
+    assert facts["checks"] == {"torch_settings_kept": False}
+    assert facts["torch_settings_changed"] == [f"rank 0: {change}"]
+
+
+def test_threads_that_a_factory_has_set_are_refused() -> None:
+    torch.set_num_threads(3)
+    with pytest.raises(UsageError, match="has set torch's threads to 3; leave them to --threads"):
+        checks.require_alike(CONFIG, Backend(), nn.Linear(2, 2))
+
+
+def test_multiply_adds_count_as_two_forward_and_backward() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.ReLU(), nn.Linear(16, 10))
+    # forward, weights' gradients, and of the second layer its input's
+    by_hand = 2 * (2 * 192 * 16) + 3 * (2 * 16 * 10)
+    model.compile(backend=lambda *_: pytest.fail("it is compiled again"))
+    assert checks.flops_per_image(model, CONFIG) == by_hand
+    assert checks.flops_per_image(nn.Conv2d(1, 1, 3), CONFIG) is None, "what torch cannot count"
+
+
+def test_resnet_50_does_what_is_published() -> None:
+    """4.09 G multiply-adds forward at 224 px (torchvision's documentation), and twice that back,
+    but for the gradient of the images.
+    """
+    config = RunConfig(model="resnet50", image_size=224, batch_per_rank=2)
+    network = models.build_model(config, 1000)
+    first_layer = 2 * 112 * 112 * 64 * 3 * 7 * 7
+    published = pytest.approx(6 * 4.09e9 - first_layer, rel=2e-3)
+    assert checks.flops_per_image(network, config) == published
+    assert all(p.grad is None for p in network.parameters())
