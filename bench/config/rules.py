@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from bench.backends.catalogue import CATALOGUE, USERS, frameworks, takers
-from bench.config.datasets import BUILT_IN, DIGITS_SAMPLES, ON_DISK
 from bench.config.derived import Derived
-from bench.config.fields import Role, fields_with
+from bench.config.fields import BUILT_IN, DIGITS_SAMPLES, ON_DISK, Role, fields_with
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 

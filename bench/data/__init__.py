@@ -12,7 +12,7 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from bench.config import ON_DISK, RunConfig, UsageError
-from bench.config.datasets import PUBLISHED
+from bench.config.fields import PUBLISHED
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
 from bench.lifecycle.peers import end_with
 

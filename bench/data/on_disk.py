@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
 from bench.config import ON_DISK, RunConfig, UsageError
-from bench.config.datasets import PADDING, OnDisk
+from bench.config.fields import PADDING, OnDisk
 from bench.data.dataset import KEY, Batch, epoch_of, image_dtype, import_torchvision, sample_seed
 from bench.train.numbers import seeded
 

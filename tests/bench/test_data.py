@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bench.config import RunConfig
-from bench.config.datasets import DIGITS_SAMPLES
+from bench.config.fields import DIGITS_SAMPLES
 from bench.data import batches, describe, load_images, rank_indices, step_indices
 from bench.train.loop import Input
 
@@ -47,26 +47,17 @@ def test_shards_join_to_the_global_batch_whatever_the_number_of_ranks(
     dataset: str, world_size: int
 ) -> None:
     whole = take(config(dataset=dataset, global_batch=30), 0, 3)
+    assert not torch.equal(whole[0][0], whole[1][0])
+    other = take(config(dataset=dataset, global_batch=30, seed=1), 0, 1)[0]
+    assert not torch.equal(whole[0][0], other[0])
+    wide = take(config(dataset=dataset, global_batch=30, precision="float64"), 0, 1)[0]
+    assert (whole[0][0].dtype, wide[0].dtype) == (torch.float32, torch.float64)
     divided = config(dataset=dataset, global_batch=30, world_size=world_size)
     shards = [take(divided, rank, 3) for rank in range(world_size)]
     for step in range(3):
         for part in (0, 1):
             joined = torch.cat([shards[r][step][part] for r in range(world_size)])
             assert torch.equal(joined, whole[step][part])
-
-
-def test_synthetic_batches_are_fresh_and_from_the_seed() -> None:
-    one, two = take(config(dataset="synthetic", global_batch=4), 0, 2)
-    assert not torch.equal(one[0], two[0])
-    again = take(config(dataset="synthetic", global_batch=4, precision="float64"), 0, 1)[0]
-    assert (one[0].dtype, again[0].dtype) == (torch.float32, torch.float64)
-    again = take(config(dataset="synthetic", global_batch=4), 0, 1)[0]
-    other = take(config(dataset="synthetic", global_batch=4, seed=1), 0, 1)[0]
-    assert torch.equal(one[0], again[0])
-    assert not torch.equal(one[0], other[0])
-    assert one[0].shape == (4, 3, 32, 32)
-    assert one[1].min() >= 0
-    assert one[1].max() < 1000
 
 
 def test_digits_are_scikit_learns_own() -> None:
@@ -82,7 +73,7 @@ def test_digits_are_scikit_learns_own() -> None:
     assert restored.numpy() == pytest.approx(pixels[5].reshape(8, 8), abs=1e-4)
 
 
-@pytest.mark.parametrize("world_size", [1, 3, 4])
+@pytest.mark.parametrize("world_size", [1, 3])
 def test_a_rank_keeps_its_fixed_part_for_all_epochs_in_a_new_order(world_size: int) -> None:
     c = config(global_batch=300, world_size=world_size, sharding="fixed", seed=5)
     assert describe(c, load_images(c))["dropped_per_epoch"] == 297

@@ -13,7 +13,7 @@ import pytest
 from bench.config import UsageError
 from bench.launch import machine
 from bench.launch.machine import Ticks, busy_share
-from tests.bench.ranks import ROOT, run
+from tests.bench.ranks import run
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,6 @@ def test_without_torch_a_run_says_so_in_one_line() -> None:
     assert done.returncode == 2
     cure = "run make setup, then . .venv/bin/activate"
     assert done.stderr == f"error: {sys.executable} has no torch, which a run needs; {cure}\n"
-
-
-def test_without_pydantic_a_run_says_so_in_one_line() -> None:
-    """A Python of its own, without this environment's packages, as one forgets to activate it."""
-    code = f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r});"
-    code += "runpy.run_module('bench', run_name='__main__')"
-    done = run([str(Path(sys.base_prefix) / "bin" / "python3"), "-I", "-S", "-c", code])
-    assert done.returncode == 2, done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: pydantic is not installed for ")
-    assert "make setup" in done.stderr
 
 
 # as a step does: allocate, write to, and free more than glibc keeps by itself; page faults of the

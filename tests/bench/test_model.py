@@ -124,13 +124,14 @@ def test_unknown_models_are_the_users_mistake(name: str, words: str) -> None:
 
 
 class Kinds(nn.Module):
-    """Parameters and buffers of several types; only float32 ones take another."""
+    """Parameters and buffers of several types and layouts; only float32 ones take another."""
 
     def __init__(self, classes: int, spectrum: bool = True) -> None:
         super().__init__()
         self.head = nn.Linear(3 * 8 * 8, classes)
         complexes = torch.randn(3, dtype=torch.complex64)
         self.spectrum = nn.Parameter(complexes, requires_grad=spectrum)
+        self.turned = nn.Parameter(torch.randn(3, 5).t())
         self.exact = nn.Parameter(torch.randn(2, dtype=torch.float64))
         self.register_buffer("mask", torch.ones(3, dtype=torch.bool))
 
@@ -141,8 +142,8 @@ def frozen_kinds(classes: int) -> nn.Module:
 
 def tensors(network: nn.Module) -> dict[str, Any]:
     """Read type, layout and values of every parameter and buffer."""
-    each = [*network.named_parameters(), *network.named_buffers()]
-    return {name: (t.dtype, t.stride(), t.detach().tolist()) for name, t in each}
+    each = network.state_dict().items()
+    return {name: (t.dtype, t.stride(), t.tolist()) for name, t in each}
 
 
 @pytest.mark.parametrize(
@@ -151,8 +152,8 @@ def tensors(network: nn.Module) -> dict[str, Any]:
 def test_a_model_keeps_its_types_but_for_float32(precision: str, head: torch.dtype) -> None:
     place = "tests.bench.test_model:frozen_kinds"
     model = build_model(config(model=place, precision=precision), 10)
-    types = {name: tensor.dtype for name, tensor in model.state_dict().items()}
-    assert types == {
+    assert {name: dtype for name, (dtype, *_) in tensors(model).items()} == {
+        "turned": head,
         "head.weight": head,
         "head.bias": head,
         "spectrum": torch.complex64,
