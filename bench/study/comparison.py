@@ -203,7 +203,8 @@ def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
 def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:
     """Make the comparison of a row, with its verdict at this level and what may lead to one."""
     a, b, blocks, paired, curves = row
-    sessions = tuple(table.sessions(a, blocks))
+    sessions = tuple(table.blocks[a][block].session for block in blocks)
+    first_steps = table.paired(b, a, blocks, of="first_step_over_rest")
     needs = study.looks[0] if study.looks else stats.MIN_BLOCKS
     paired = stats.over_sessions(paired, sessions)
     ends, enough = paired.interval(level), paired.n >= needs
@@ -217,8 +218,8 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
         candidate_point=b,
         curves=curves,
         paired=paired,
-        median_ratio=table.median_ratio(a, b, blocks),
-        first_steps=table.first_steps(a, b, blocks),
+        median_ratio=table.paired(a, b, blocks, of="median_seconds").ratio,
+        first_steps=None if math.isnan(first_steps.ratio) else first_steps,
         sessions=sessions,
         emulated=emulated,
         margin=study.margin,

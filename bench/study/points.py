@@ -103,34 +103,23 @@ class Table:
         return [one for block in blocks for one in self.blocks[point][block].facts]
 
     def paired(
-        self, a: Point, b: Point, blocks: Sequence[Block], swapped: bool = False
+        self,
+        a: Point,
+        b: Point,
+        blocks: Sequence[Block],
+        swapped: bool = False,
+        of: str = "step_seconds",
     ) -> stats.Paired:
         """Divide images/s of b by those of a: seconds of a over those of b, in blocks both have.
 
         `swapped`: who is first changes from block to block by design, so its effect is fitted too.
+        `of` names another value of the block means.
         """
-        seconds = self.seconds(a, blocks), self.seconds(b, blocks)
-        places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
-        known = swapped and not np.isnan(places).any()
-        first = [b_at < a_at for a_at, b_at in places] if known else ()
-        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
-
-    def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
-        """Name the session of each block."""
-        return [self.blocks[a][block].session for block in blocks]
-
-    def median_ratio(self, a: Point, b: Point, blocks: Sequence[Block]) -> float:
-        """Compare as `paired` does, by the runs' median steps."""
-        sides = ([self.blocks[p][x].median_seconds for x in blocks] for p in (a, b))
-        before, after = (float(np.mean(np.log(seconds))) for seconds in sides)
-        return math.exp(before - after)
-
-    def first_steps(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired | None:
-        """Estimate how much longer a window's first step is than its others, with b over with a."""
-        over = [[self.blocks[p][x].first_step_over_rest for x in blocks] for p in (a, b)]
-        if np.isnan(over).any():
-            return None
-        return stats.paired_ratio(numerator=over[1], denominator=over[0])
+        means = [[self.blocks[point][block] for block in blocks] for point in (a, b)]
+        before, after = ([getattr(mean, of) for mean in side] for side in means)
+        places = np.array([[mean.position for mean in side] for side in means])
+        first = (places[1] < places[0]).tolist() if swapped and not np.isnan(places).any() else ()
+        return stats.paired_ratio(numerator=before, denominator=after, first=first)
 
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]

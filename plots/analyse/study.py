@@ -234,8 +234,8 @@ def planned_points(study: Study) -> list[Planned]:
         if config_of(study, point, curves).is_throughput
         for curve in curves
     ]
-    of_cells = sorted(plan, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:]))
-    return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
+    cells = study.cells.index
+    return sorted(plan, key=lambda x: (CURVES.index(x[0]), cells(x[1].cell), *x[1][2:]))
 
 
 def trends(runs: pd.DataFrame) -> list[Trend]:
