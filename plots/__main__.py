@@ -102,7 +102,7 @@ class PackBundle(Command):
     in_place: bool = option(False, "move the logs into the study's own logs.tar.gz")
 
     def run(self) -> None:
-        from plots.bundle.pack import archive_logs, bundle
+        from plots.bundle import archive_logs, bundle
 
         if self.in_place:
             print(archive_logs(self.folder))
