@@ -78,8 +78,6 @@ class Analysis:
 
     loaded: Loaded
     table: Table
-    reference: str  # cells or backends, as the study names them
-    candidate: str
     throughput: list[Throughput]
     efficiency: list[Efficiency]
     comparisons: list[Comparison]
@@ -91,7 +89,7 @@ class Analysis:
     varying: list[str]  # facts that differ though no point asks for it
     planned: list[Planned]
     gaps: list[Gap]
-    exchange: Exchange | None
+    exchange: Exchange
     bounds: list[Bound]
     trained: list[Trained]
     served: list[RankPaces]
@@ -175,8 +173,6 @@ def analyse(
     return Analysis(
         loaded=loaded,
         table=table,
-        reference=study.reference,
-        candidate=study.candidate,
         throughput=list(scaling.throughput(table)),
         comparisons=compared,
         gains=gained,

@@ -68,8 +68,9 @@ def sides(of: Analysis | Comparison) -> tuple[str, str]:
     """
     if isinstance(of, Comparison):
         return words.sides(*of.points)
-    if of.reference != of.candidate:
-        return words.sides(Point(of.reference, "", 1, 1), Point(of.candidate, "", 1, 1))
+    study = of.loaded.study
+    if study.reference != study.candidate:
+        return words.sides(*(Point(cell, "", 1, 1) for cell in (study.reference, study.candidate)))
     pairs = {
         tuple(p._replace(world_size=1, batch_per_rank=1) for p in c.points) for c in of.comparisons
     }
@@ -291,7 +292,7 @@ def _emulated(a: Analysis) -> Iterator[str]:
 
 def _why(a: Analysis) -> Iterator[str]:
     """Explain the primary comparison by what the exchange costs each side, if it was measured."""
-    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs} if a.exchange else {}
+    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs}
     if c is None or not all(point in costs for point in c.points):
         return
     for attribute, text in (

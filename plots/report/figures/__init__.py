@@ -98,8 +98,6 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     def of(p: Point) -> tuple[int, int]:
         return p.world_size, p.batch_per_rank
 
-    if a.exchange is None:
-        return
     parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
     for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
         rows = [r for r in parts if of(r.point) == page]
