@@ -66,7 +66,7 @@ class DrawFigure(Command):
                 f"width={self.width} has no effect with --preset {self.preset}; use paper"
             )
         from plots.report import figures
-        from plots.report.axes import PRESETS
+        from plots.report.figures.style import PRESETS
         from plots.report.write import analysed
 
         ending = self.out.suffix.removeprefix(".")

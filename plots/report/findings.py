@@ -26,7 +26,6 @@ from bench.study.words import count, ends, prospect, rule
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import LIMIT, Analysis, machine, workload
 from plots.analyse.trainings import Trained
-from plots.report.axes import transport_order
 from plots.report.format import clean, every, interval, ms, percent, rate, ratio, seconds, short
 
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
@@ -97,6 +96,12 @@ def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
 def marked(a: Analysis, rows: Iterable[Any] | None, text: str) -> str:
     """Put the mark of emulated runs before a text that speaks of such runs."""
     return ": ".join(filter(None, (emulation(a, rows), text)))
+
+
+def transport_order(transport: str) -> tuple[int, str]:
+    """Make a sort key of a transport; transports that are not known go last."""
+    known = ["", *TRANSPORTS]
+    return known.index(transport) if transport in known else len(known), transport
 
 
 def by_weight(a: Analysis) -> list[Comparison]:

@@ -17,7 +17,7 @@ from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.report import figures, tables
-from plots.report.axes import PRESETS, Preset
+from plots.report.figures.style import PRESETS, Preset
 from plots.report.findings import findings, terminal
 from plots.report.format import file_names
 from plots.report.page import html, markdown, page
