@@ -66,7 +66,7 @@ class DrawFigure(Command):
                 f"width={self.width} has no effect with --preset {self.preset}; use paper"
             )
         from plots.report import figures
-        from plots.report.axes import PRESETS
+        from plots.report.figures.style import PRESETS
         from plots.report.write import analysed
 
         ending = self.out.suffix.removeprefix(".")
@@ -102,7 +102,7 @@ class PackBundle(Command):
     in_place: bool = option(False, "move the logs into the study's own logs.tar.gz")
 
     def run(self) -> None:
-        from plots.bundle.pack import archive_logs, bundle
+        from plots.bundle import archive_logs, bundle
 
         if self.in_place:
             print(archive_logs(self.folder))

@@ -203,7 +203,8 @@ def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
 def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:
     """Make the comparison of a row, with its verdict at this level and what may lead to one."""
     a, b, launches, paired, curves = row
-    sessions = tuple(table.sessions(a, launches))
+    sessions = tuple(table.launches[a][launch].session for launch in launches)
+    first_steps = table.paired(b, a, launches, of="first_step_over_rest")
     needs = study.looks[0] if study.looks else stats.MIN_LAUNCHES
     paired = stats.over_sessions(paired, sessions)
     ends, enough = paired.interval(level), paired.n >= needs
@@ -217,8 +218,8 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
         candidate_point=b,
         curves=curves,
         paired=paired,
-        median_ratio=table.median_ratio(a, b, launches),
-        first_steps=table.first_steps(a, b, launches),
+        median_ratio=table.paired(a, b, launches, of="median_seconds").ratio,
+        first_steps=None if math.isnan(first_steps.ratio) else first_steps,
         sessions=sessions,
         emulated=emulated,
         margin=study.margin,

@@ -103,34 +103,23 @@ class Table:
         return [one for launch in launches for one in self.launches[point][launch].facts]
 
     def paired(
-        self, a: Point, b: Point, launches: Sequence[LaunchId], swapped: bool = False
+        self,
+        a: Point,
+        b: Point,
+        launches: Sequence[LaunchId],
+        swapped: bool = False,
+        of: str = "step_seconds",
     ) -> stats.Paired:
         """Divide images/s of b by those of a: seconds of a over those of b, in launches both have.
 
         `swapped`: who is first changes by design between launches, so its effect is fitted too.
+        `of` names another value of the launch means.
         """
-        seconds = self.seconds(a, launches), self.seconds(b, launches)
-        places = [(self.launches[a][x].position, self.launches[b][x].position) for x in launches]
-        known = swapped and not np.isnan(places).any()
-        first = [b_at < a_at for a_at, b_at in places] if known else ()
-        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
-
-    def sessions(self, a: Point, launches: Iterable[LaunchId]) -> list[str]:
-        """Name the session of each launch."""
-        return [self.launches[a][launch].session for launch in launches]
-
-    def median_ratio(self, a: Point, b: Point, launches: Sequence[LaunchId]) -> float:
-        """Compare as `paired` does, by the runs' median steps."""
-        sides = ([self.launches[p][x].median_seconds for x in launches] for p in (a, b))
-        before, after = (float(np.mean(np.log(seconds))) for seconds in sides)
-        return math.exp(before - after)
-
-    def first_steps(self, a: Point, b: Point, launches: Sequence[LaunchId]) -> stats.Paired | None:
-        """Estimate how much longer a window's first step is than its others, with b over with a."""
-        over = [[self.launches[p][x].first_step_over_rest for x in launches] for p in (a, b)]
-        if np.isnan(over).any():
-            return None
-        return stats.paired_ratio(numerator=over[1], denominator=over[0])
+        means = [[self.launches[point][launch] for launch in launches] for point in (a, b)]
+        before, after = ([getattr(mean, of) for mean in side] for side in means)
+        places = np.array([[mean.position for mean in side] for side in means])
+        first = (places[1] < places[0]).tolist() if swapped and not np.isnan(places).any() else ()
+        return stats.paired_ratio(numerator=before, denominator=after, first=first)
 
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]

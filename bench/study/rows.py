@@ -215,11 +215,11 @@ def _resources(run: Run) -> dict[str, float]:
     config, end = run.config, run.end
     assert config is not None
     values = {
-        name: max((x for x in end.get(field, ()) if x is not None), default=None)
+        name: max((x for x in end.get(field, ()) if x is not None), default=0.0)
         for name, field in _MEMORY.items()
     }
-    values["flops_per_image"] = end.get("flops_per_image")
-    values["peak_flops_per_s"] = config.peak_tflops and 1e12 * config.peak_tflops
+    values["flops_per_image"] = end.get("flops_per_image") or 0.0
+    values["peak_flops_per_s"] = 1e12 * (config.peak_tflops or 0.0)
     return {name: float(value) for name, value in values.items() if value}
 
 
@@ -244,20 +244,19 @@ def _served(run: Run) -> dict[str, Any]:
 
 def _trainings(run: Run) -> tuple[Training, ...]:
     """Read the trainings of a usable log; there are none where the run did not ask for any."""
-    assert run.config is not None
+    config, trainings = run.config, []
+    assert config is not None
     events = [event for event in run.events if event["event"] == "epoch"]
-    trainings = []
     for index, group in groupby(events, key=lambda event: int(event["training"])):
         epochs = list(group)
-        last = epochs[-1]
         training = Training(
             log=run.path.name,
-            seed=run.config.seed,
+            seed=config.seed,
             index=index,
             seconds=tuple(accumulate(event["seconds"] for event in epochs)),
             accuracies=tuple(event["correct"] / event["held_out"] for event in epochs),
             losses=tuple(float(event["loss"]) for event in epochs),
-            reached=run.config.reaches(last["correct"], last["held_out"]),
+            reached=config.reaches(epochs[-1]["correct"], epochs[-1]["held_out"]),
         )
         trainings.append(training)
     return tuple(trainings)

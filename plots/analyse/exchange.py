@@ -54,19 +54,20 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Exchange:
-    """Whatever a folder tells of the exchange; a row's estimates are in seconds of a step."""
+    """All of it; any list may be empty. A row's estimates are in seconds of a step."""
 
     breakdowns: list[StepParts]
     costs: list[Cost]
     overlaps: list[Overlap]
 
 
-def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange | None:
-    """Examine the points of undisturbed and observed runs; None where a folder has no such runs."""
-    parts = list(_breakdowns(table, observed, missing))
-    costs = list(_costs(table, observed, missing))
-    overlaps = list(_overlaps(table, missing))
-    return Exchange(parts, costs, overlaps) if parts or costs or overlaps else None
+def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange:
+    """Examine the points of undisturbed and observed runs."""
+    return Exchange(
+        breakdowns=list(_breakdowns(table, observed, missing)),
+        costs=list(_costs(table, observed, missing)),
+        overlaps=list(_overlaps(table, missing)),
+    )
 
 
 def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
@@ -78,8 +77,6 @@ class Analysis:
 
     loaded: Loaded
     table: Table
-    reference: str  # cells or backends, as the study names them
-    candidate: str
     throughput: list[Throughput]
     efficiency: list[Efficiency]
     comparisons: list[Comparison]
@@ -91,7 +88,7 @@ class Analysis:
     varying: list[str]  # facts that differ though no point asks for it
     planned: list[Planned]
     gaps: list[Gap]
-    exchange: Exchange | None
+    exchange: Exchange
     bounds: list[Bound]
     trained: list[Trained]
     served: list[RankPaces]
@@ -112,16 +109,6 @@ class Analysis:
         runs = self.loaded.runs
         slept = runs["emulated"] if arm is None else runs["emulated"][runs["arm"] == arm]
         return bool(len(slept) and slept.all())
-
-    @cached_property
-    def shared(self) -> comparability.Facts:
-        """The fields of the work that have one value in all runs."""
-        values: dict[str, set[str]] = defaultdict(set)
-        for cell, facts in zip(self.loaded.runs["cell"], self.loaded.runs["facts"], strict=True):
-            work = comparability.varied_of(facts)
-            for name, value in (alone(work) if cell == "single" else work).items():
-                values[name].add(value)
-        return {name: next(iter(of)) for name, of in values.items() if len(of) == 1}
 
     @property
     def primary(self) -> Comparison | None:
@@ -175,8 +162,6 @@ def analyse(
     return Analysis(
         loaded=loaded,
         table=table,
-        reference=study.reference,
-        candidate=study.candidate,
         throughput=list(scaling.throughput(table)),
         comparisons=compared,
         gains=gained,
@@ -234,20 +219,18 @@ def planned_points(study: Study) -> list[Planned]:
         if config_of(study, point, curves).is_throughput
         for curve in curves
     ]
-    of_cells = sorted(plan, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:]))
-    return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
+    cells = study.cells.index
+    return sorted(plan, key=lambda x: (CURVES.index(x[0]), cells(x[1].cell), *x[1][2:]))
 
 
 def trends(runs: pd.DataFrame) -> list[Trend]:
     """Pool every cell's runs: too noisy one by one, they show together what they share."""
-    by_cell: list[Trend] = []
+    pooled = []
     for cell, rows in runs.groupby("cell"):
         last = rows.loc[rows["judged"], "last_over_first"].tolist()
-        pooled = stats.paired_ratio(numerator=last, denominator=[1.0] * len(last)) if last else None
-        by_cell.append(
-            Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=pooled)
-        )
-    return by_cell
+        over = stats.paired_ratio(numerator=last, denominator=[1.0] * len(last)) if last else None
+        pooled.append(Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=over))
+    return pooled
 
 
 def machine(host: dict[str, Any]) -> str:
@@ -277,10 +260,14 @@ def gloo_builds(a: Analysis) -> str:
 
 def workload(a: Analysis) -> str:
     """Describe what was trained by facts that all runs share, and name what is not as usual."""
-    shared = a.shared
-    words = [shared.get("model", "several models")]
+    values: dict[str, set[str]] = defaultdict(set)
+    for cell, facts in zip(a.loaded.runs["cell"], a.loaded.runs["facts"], strict=True):
+        work = comparability.varied_of(facts)
+        for name, value in (alone(work) if cell == "single" else work).items():
+            values[name].add(value)
+    shared = {name: next(iter(of)) for name, of in values.items() if len(of) == 1}
     data = "no" if a.emulated() else shared.get("dataset", "several kinds of")
-    words += [f"{data} data"]
+    words = [shared.get("model", "several models"), f"{data} data"]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
     words += [shared["precision"]] if "precision" in shared else []
     unusual = [k for k in fields_with(Role.DISCLOSED) if shared.get(k, usual(k)) != usual(k)]

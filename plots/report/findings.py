@@ -26,7 +26,6 @@ from bench.study.words import count, ends, prospect, rule
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import LIMIT, Analysis, machine, workload
 from plots.analyse.trainings import Trained
-from plots.report.axes import transport_order
 from plots.report.format import clean, every, interval, ms, percent, rate, ratio, seconds, short
 
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
@@ -68,8 +67,9 @@ def sides(of: Analysis | Comparison) -> tuple[str, str]:
     """
     if isinstance(of, Comparison):
         return words.sides(*of.points)
-    if of.reference != of.candidate:
-        return words.sides(Point(of.reference, "", 1, 1), Point(of.candidate, "", 1, 1))
+    study = of.loaded.study
+    if study.reference != study.candidate:
+        return words.sides(*(Point(cell, "", 1, 1) for cell in (study.reference, study.candidate)))
     pairs = {
         tuple(p._replace(world_size=1, batch_per_rank=1) for p in c.points) for c in of.comparisons
     }
@@ -96,6 +96,12 @@ def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
 def marked(a: Analysis, rows: Iterable[Any] | None, text: str) -> str:
     """Put the mark of emulated runs before a text that speaks of such runs."""
     return ": ".join(filter(None, (emulation(a, rows), text)))
+
+
+def transport_order(transport: str) -> tuple[int, str]:
+    """Make a sort key of a transport; transports that are not known go last."""
+    known = ["", *TRANSPORTS]
+    return known.index(transport) if transport in known else len(known), transport
 
 
 def by_weight(a: Analysis) -> list[Comparison]:
@@ -291,7 +297,7 @@ def _emulated(a: Analysis) -> Iterator[str]:
 
 def _why(a: Analysis) -> Iterator[str]:
     """Explain the primary comparison by what the exchange costs each side, if it was measured."""
-    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs} if a.exchange else {}
+    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs}
     if c is None or not all(point in costs for point in c.points):
         return
     for attribute, text in (

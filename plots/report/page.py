@@ -81,8 +81,10 @@ def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
     for (title, depth), group in groupby(tables(a), key=lambda one: (one.title, one.depth)):
         if texts := [part for table in group for part in parts(table)]:
             sections.append(Section(title, texts, depth))
-    names = " against ".join(map(catalogue.label, dict.fromkeys((a.candidate, a.reference))))
     study = a.loaded.study
+    names = " against ".join(
+        map(catalogue.label, dict.fromkeys((study.candidate, study.reference)))
+    )
     kinds = "accuracy" if trains(a) else "ratio", "scaling"
     first = [next((name for name in drawn if name.startswith(kind)), "") for kind in kinds]
     order = [*filter(None, first), *(name for name in drawn if name not in first)]

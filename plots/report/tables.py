@@ -15,7 +15,7 @@ from bench.study.comparison import Comparison, ratios_by_session
 from bench.study.definition import Point
 from bench.study.stats import Estimate
 from bench.study.words import count, rule, sentence, word
-from plots.analyse.exchange import SHOWN, Exchange, StepParts
+from plots.analyse.exchange import SHOWN, StepParts
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.findings import checks, over, section, versus
@@ -395,7 +395,6 @@ def tables(a: Analysis) -> list[ReportTable]:
 
     A new table is a row here, a new column one of its columns: pages, summary.json and CSV follow.
     """
-    exchange = a.exchange or Exchange([], [], [])
     exchanged, trained = section(a, "Exchange"), section(a, "Training to a target")
     one, folded = ReportTable, partial(ReportTable, marked=False, depth=1)
     details = section(a, "Details of the comparisons")
@@ -403,9 +402,9 @@ def tables(a: Analysis) -> list[ReportTable]:
         one(section(a, versus(a)), comparisons(a), a.comparisons, "comparisons"),
         one("Arms", ARMS, [*a.loaded.study.arms.items()], "arms", marked=False),
         one(section(a, "Gains of arms"), GAINS, a.gains, "gains"),
-        one(exchanged, COSTS, exchange.costs, "exchange.costs"),
-        one(exchanged, BREAKDOWNS, exchange.breakdowns, "exchange.breakdowns"),
-        one(exchanged, OVERLAPS, exchange.overlaps, "exchange.overlaps"),
+        one(exchanged, COSTS, a.exchange.costs, "exchange.costs"),
+        one(exchanged, BREAKDOWNS, a.exchange.breakdowns, "exchange.breakdowns"),
+        one(exchanged, OVERLAPS, a.exchange.overlaps, "exchange.overlaps"),
         one(trained, TRAINED, a.trained, "trained"),
         one(trained, by_epoch(a), a.trained, note="by_epoch"),
         one(section(a, "Each rank by itself"), SERVED, a.served, "served"),

@@ -17,7 +17,7 @@ from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.report import figures, tables
-from plots.report.axes import PRESETS, Preset
+from plots.report.figures.style import PRESETS, Preset
 from plots.report.findings import findings, terminal
 from plots.report.format import file_names
 from plots.report.page import html, markdown, page
@@ -126,7 +126,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "emulated": a.timelines,
         "machine": machine(a.loaded.host),
         "workload": workload(a),
-        "exchange": a.exchange and {},
+        "exchange": {} if any(vars(a.exchange).values()) else None,
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),

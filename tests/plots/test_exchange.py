@@ -41,7 +41,6 @@ def test_clocks_of_two_hosts_are_set_by_the_end_of_the_exchange(
 
 def test_the_stacks_are_as_long_as_the_steps() -> None:
     a = analysed(ROOT / "results" / "exposed")
-    assert a.exchange is not None
     ax, _ = figures.draw(a, only="breakdown")["breakdown"].axes
     bars: list[Any] = list(ax.patches)
     rows = {round(p.get_y() + p.get_height() / 2) for p in bars}

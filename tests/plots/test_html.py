@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plots.__main__ import main
-from plots.report.axes import PRESETS
+from plots.report.figures.style import PRESETS
 from tests import browser
 from tests.plots import logs
 

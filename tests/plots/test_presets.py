@@ -14,7 +14,7 @@ from matplotlib.transforms import Bbox
 from plots.__main__ import main
 from plots.analyse.study import Analysis
 from plots.report import figures
-from plots.report.axes import PRESETS
+from plots.report.figures.style import PRESETS
 from plots.report.write import analysed
 from tests.plots import logs
 

@@ -15,9 +15,8 @@ from bench.study.definition import Point
 from bench.study.disk import write_whole
 from plots.analyse.scaling import Throughput
 from plots.analyse.study import Analysis
-from plots.report.axes import PRESETS, Preset, drawn_as
 from plots.report.figures import curves, exchange, ratio, trainings
-from plots.report.figures.style import STYLE, drawing, with_names
+from plots.report.figures.style import PRESETS, STYLE, Preset, drawn_as, with_names
 from plots.report.findings import page_arm
 from plots.report.format import file_names
 from plots.report.page import Picture
@@ -35,7 +34,7 @@ def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[
     drawings = dict(_each(a))
     if only and only not in drawings:
         raise UsageError(f"the study has no figure {only!r}; it has {', '.join(drawings)}")
-    with drawn_as(preset), drawing(preset):
+    with drawn_as(preset):
         return {name: drawings[name]() for name in ([only] if only else drawings)}
 
 
@@ -98,8 +97,6 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     def of(p: Point) -> tuple[int, int]:
         return p.world_size, p.batch_per_rank
 
-    if a.exchange is None:
-        return
     parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
     for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
         rows = [r for r in parts if of(r.point) == page]

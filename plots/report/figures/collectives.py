@@ -13,15 +13,14 @@ from bench.backends import catalogue
 from bench.config import UsageError
 from bench.study.collectives import KINDS, Measured, read_each
 from bench.study.points import ranks
-from plots.report import axes
 from plots.report.figures import save_as
-from plots.report.figures.style import GREY, STYLE
+from plots.report.figures.style import GREY, STYLE, in_order, look
 
 
 def draw(measured: Sequence[Measured]) -> Figure:
     """Draw all logs in one figure, with each cell as in a study's figures."""
     kinds = [kind for kind in KINDS if any(m.of(kind) for m in measured)]
-    cells = axes.in_order(m.cell for m in measured)
+    cells = in_order(m.cell for m in measured)
     sizes = sorted({ranks(m.ranks) for m in measured})
     machines = ", ".join(sorted({m.machine for m in measured}))
     with matplotlib.rc_context(STYLE):
@@ -34,13 +33,13 @@ def draw(measured: Sequence[Measured]) -> Figure:
                 known = m.cell == catalogue.PLAIN or m.cell.split("/")[0] in catalogue.CATALOGUE
                 name = catalogue.label(m.cell) if known else m.cell
                 name += f", {ranks(m.ranks)}" if len(sizes) > 1 else ""
-                look = axes.look(m.cell, cells, 3.5)
+                style = look(m.cell, cells, 3.5)
                 x = [t.bytes for t in timed]
                 below = [t.median_s - min(t.seconds) for t in timed]
                 above = [max(t.seconds) - t.median_s for t in timed]
                 middle = [t.median_s for t in timed]
-                times.errorbar(x, middle, [below, above], label=name, **look)
-                plain = {key: look[key] for key in look if key not in ("elinewidth", "capsize")}
+                times.errorbar(x, middle, [below, above], label=name, **style)
+                plain = {key: style[key] for key in style if key not in ("elinewidth", "capsize")}
                 rates.plot(x, [t.bus_bytes_per_s for t in timed], label=name, **plain)
             for ax, unit in ((times, "s"), (rates, "B/s")):
                 ax.set(xscale="log", yscale="log")

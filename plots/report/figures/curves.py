@@ -12,14 +12,19 @@ from bench.study.stats import Estimate
 from plots.analyse.exchange import Bound
 from plots.analyse.scaling import Efficiency, Throughput
 from plots.analyse.study import Analysis
-from plots.report.axes import Extent, in_order, is_log, look, preset, reach
 from plots.report.figures.style import (
     GUIDE,
+    Extent,
     bars_explained,
     caption,
+    in_order,
+    is_log,
     legend,
+    look,
     mark,
     panels,
+    preset,
+    reach,
     scale_axes,
 )
 from plots.report.findings import line_label, page_arm

@@ -11,14 +11,18 @@ from matplotlib.figure import Figure
 from bench.study.points import ranks
 from plots.analyse.exchange import SHOWN, Overlap, StepParts
 from plots.analyse.study import Analysis
-from plots.report.axes import Extent, in_order, look, preset, reach
 from plots.report.figures.style import (
+    Extent,
     bars_explained,
     caption,
+    in_order,
     legend,
+    look,
     mark,
     name_rows,
     panels,
+    preset,
+    reach,
 )
 from plots.report.format import ms, ratio, short
 

@@ -8,8 +8,16 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from plots.report.axes import PRESETS, drawn_as, look
-from plots.report.figures.style import GREY, GUIDE, drawing, legend, panels, scale_axes
+from plots.report.figures.style import (
+    GREY,
+    GUIDE,
+    PRESETS,
+    drawn_as,
+    legend,
+    look,
+    panels,
+    scale_axes,
+)
 from plots.report.format import clean
 
 _FOOT = (
@@ -26,7 +34,7 @@ def draw(rows: pd.DataFrame) -> Figure:
     cells = sorted(set(backends))
     lines: Any = rows.assign(cell=backends).groupby(["source", "curve", "backend"], sort=False)
     wide = replace(PRESETS["page"], width_in=9.6)
-    with drawn_as(wide), drawing(wide):
+    with drawn_as(wide):
         figure, (axes,) = panels(1, 2, 3.2, names=3 * len(lines))
         for ax, kind in zip(axes, ("own", "common"), strict=True):
             for (source, curve, backend), series in lines:

@@ -12,16 +12,18 @@ from bench.study.comparison import Comparison
 from bench.study.points import CURVES, ranks
 from bench.study.words import rule, word
 from plots.analyse.study import Analysis
-from plots.report.axes import look, preset, reach, transport_order
 from plots.report.figures.style import (
     GREY,
     bars_explained,
     caption,
+    look,
     mark,
     name_rows,
     panels,
+    preset,
+    reach,
 )
-from plots.report.findings import over, sides
+from plots.report.findings import over, sides, transport_order
 from plots.report.format import ratio, short
 
 

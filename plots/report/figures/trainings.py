@@ -14,8 +14,7 @@ from bench.study.rows import Training
 from bench.study.words import rule
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
-from plots.report.axes import in_order, look, preset
-from plots.report.figures.style import GUIDE, caption, legend, panels
+from plots.report.figures.style import GUIDE, caption, in_order, legend, look, panels, preset
 from plots.report.findings import line_label, page_arm
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another

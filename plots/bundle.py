@@ -46,11 +46,12 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
             cure = "restore study.toml, whose first text every job script holds"
             raise UsageError(f"{folder}: {changed}; {cure}")
         for path, run in logs.items():
-            first = not ATTEMPT.search(path)  # an earlier attempt may be why it was done again
-            if first and run.broken is not None:
+            if ATTEMPT.search(path):  # an earlier attempt may be why it was done again
+                continue
+            if run.broken is not None:
                 why = run.broken.removeprefix("damaged log: ")
                 raise UsageError(f"{folder}: {path} is damaged: {why}; take it out")
-            if first and run.state == "running":
+            if run.state == "running":
                 cure = "wait for its job, or do it again if the job is gone"
                 raise UsageError(f"{folder}: {path} has no end; {cure}")
         with tempfile.TemporaryDirectory() as fresh:
