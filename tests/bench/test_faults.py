@@ -70,7 +70,8 @@ class Ended:
 def words(fault: str, cell: str, log: Path) -> list[str]:
     backend, transport = cell.split("/")
     loader = ["--num-workers", "1"] if fault == "killed loader" else []
-    stall = ["--stall-timeout-s", str(STALL_S)]
+    # a busy machine may take longer before the fault
+    stall = ["--stall-timeout-s", str(STALL_S if fault.startswith(("hung", "held")) else 200)]
     size = "1" if backend == "single" else "2"
     where = ["--backend", backend, "--transport", transport, "--world-size", size]
     return ["-m", "bench", *TINY, *loader, *stall, *where, "--log-path", str(log)]
