@@ -33,11 +33,6 @@ def _hold() -> None:
         time.sleep(0.1)
 
 
-def _take_time() -> None:
-    for _ in range(40):
-        time.sleep(0.1)
-
-
 def _raise() -> None:
     raise RuntimeError("planted failure")
 
@@ -56,7 +51,6 @@ FAULTS: dict[str, Callable[[], object]] = {
     "hung loader": lambda: time.sleep(3600),
     "killed loader": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
-    "slow step": _take_time,
     "held step": _hold,
     "none": lambda: None,
 }

@@ -37,7 +37,6 @@ CASES = [
     ("raise", "mpirun", "ddp/mpi", 1, "RuntimeError: planted failure"),
     ("sys.exit(0)", ALONE, "single/none", 0, "SystemExit: 0"),  # must not end with code 0
     ("os._exit(0)", "torchrun", "ddp/gloo", 1, GONE),
-    ("SIGKILL", "mpirun", "ddp/gloo", 1, GONE),
     ("SIGKILL", "mpirun", "horovod/mpi", 0, GONE),  # another has to tell of it
     # torch's own word comes in the main thread, wherever that is; a connection to the process may
     # break first, with or without words
@@ -71,7 +70,8 @@ class Ended:
 def words(fault: str, cell: str, log: Path) -> list[str]:
     backend, transport = cell.split("/")
     loader = ["--num-workers", "1"] if fault == "killed loader" else []
-    stall = ["--stall-timeout-s", str(STALL_S)]
+    # a busy machine may take longer before the fault
+    stall = ["--stall-timeout-s", str(STALL_S if fault.startswith(("hung", "held")) else 200)]
     size = "1" if backend == "single" else "2"
     where = ["--backend", backend, "--transport", transport, "--world-size", size]
     return ["-m", "bench", *TINY, *loader, *stall, *where, "--log-path", str(log)]
@@ -199,13 +199,14 @@ def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
 def test_a_stop_of_all_is_no_silence(tmp_path: Path) -> None:
     """Ctrl-Z and fg, or a job that its scheduler suspends for longer than the stall limit."""
     log, mark = tmp_path / "run.jsonl", uuid.uuid4().hex
-    command = [sys.executable, *words("slow step", "single/none", log)]
-    process = start(command, log, mark, "slow step")
+    command = [sys.executable, *words("held step", "single/none", log)]
+    process = start(command, log, mark, "held step")
     wait_for(log.with_suffix(".moment").exists, log)
     time.sleep(2)  # in the middle of that step
     process.send_signal(signal.SIGSTOP)
     time.sleep(STALL_S + 1)
     process.send_signal(signal.SIGCONT)
+    log.with_suffix(".moment").unlink()
     wait_for(lambda: process.poll() is not None or '"index": 1' in log.read_text(), log)
     assert process.poll() is None, log.with_suffix(".out").read_text()
     process.terminate()

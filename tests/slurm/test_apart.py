@@ -43,34 +43,23 @@ def test_what_a_study_or_a_site_rules_out(
     assert {len(x.runs) for x in together(runs, alone, read_site(site))} == {1}
 
 
-@pytest.mark.parametrize(
-    ("mode", "device", "mps", "parts"),
-    [
-        ("Exclusive_Process", "cuda", False, [1, 1]),
-        ("Exclusive_Process", "cuda", True, [2]),
-        ("Exclusive_Process", "cpu", False, [2]),
-        ("Default", "cuda", False, [2]),
-    ],
-)
-def test_a_gpu_of_one_process(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    mode: str,
-    device: str,
-    mps: bool,
-    parts: list[int],
-) -> None:
+def test_a_gpu_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an nvidia-smi that says what the real one does: there is no GPU here."""
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '%s\\n' Default {mode}\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-    if mps:
-        (tmp_path / "control").touch()
     started: list[GroupLines] = []
     monkeypatch.setattr(LocalJob, "_start", lambda job, launch: started.append(launch))
     lines = read_groups("turns 2\nrun a 1 --backend ddp\nrun b 1 --backend horovod\n")
     options = JobOptions(study_dir=tmp_path, python="python")
-    LocalJob(options, ["--device", device], lines).run_all()
-    assert [len(part.lines) for part in started] == parts
-    assert all(len(part.lines) == 2 or "Exclusive_Process" in part.apart for part in started)
+
+    def parts(mode: str, device: str) -> list[tuple[int, bool]]:
+        started.clear()
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '%s\\n' Default {mode}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+        LocalJob(options, ["--device", device], lines).run_all()
+        return [(len(part.lines), "Exclusive_Process" in part.apart) for part in started]
+
+    assert parts("Default", "cuda") == parts("Exclusive_Process", "cpu") == [(2, False)]
+    assert parts("Exclusive_Process", "cuda") == [(1, True)] * 2
+    (tmp_path / "control").touch()  # of MPS's daemon
+    assert parts("Exclusive_Process", "cuda") == [(2, False)]

@@ -74,17 +74,12 @@ def opened(folder: Path, changes: dict[str, str], launches: int | None = None) -
     return open_work(StudyOptions(study=study, results=folder, launches=launches))
 
 
-def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
-    rule = "--launches 7 must be even: in half of the launches each side of a comparison runs first"
-    with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
-        opened(tmp_path, {}, 7)
-    rule = "--launches 12 is more than max_launches=10, which is fixed before the first run"
-    with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_launches = 12$"):
-        opened(tmp_path, {}, 12)
-
-
 def test_some_studies_do_their_launches_once(tmp_path: Path) -> None:
     """As pilots, what compares nothing, and trainings to a target."""
+    with pytest.raises(UsageError, match=r"^--launches 7 must be even: .*; use 6 or 8$"):
+        opened(tmp_path, {}, 7)
+    with pytest.raises(UsageError, match=r"^--launches 12 is more than max_launches=10, .* = 12$"):
+        opened(tmp_path, {}, 12)
     assert (opened(tmp_path, {}).looks, opened(tmp_path, {}).most) == (True, 10)
     assert not opened(tmp_path, {}, 6).looks  # the user has decided
     for changes in (
