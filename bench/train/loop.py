@@ -86,8 +86,7 @@ class Loop:
         trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self._trained, self._names = [*trained.values()], [*trained]
         self._steps = 0  # taken so far
-        self.scores = 0  # of an image, once the first batch was looked at
-        self.one_label: int | None = None  # of all samples of that batch, of four or more
+        self.one_label: int | None = None  # of all samples of the first batch, of four or more
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
             (self._steps_in_all,),
@@ -131,7 +130,6 @@ class Loop:
                 require_pictures(images, self._config)
                 require_scores(scores, labels, self._classes, self._config)
                 self._require_no_more_parameters()
-                self.scores = scores.shape[1]
                 if len(labels) > 3 and labels.min() == labels.max():
                     self.one_label = int(labels[0])
             smoothing = self._config.label_smoothing
