@@ -173,21 +173,18 @@ class Loop:
         try:
             output: torch.Tensor = self.session.model(images)
         except Exception:
-            if not self._steps:
-                _require_fit(self._network, self._config, images)
+            if not self._steps and ":" not in self._config.model:  # an author wants the traceback
+                self._require_fit(images)
             raise
         return output
 
-
-def _require_fit(network: torch.nn.Module, config: RunConfig, images: torch.Tensor) -> None:
-    """Raise UsageError where a torchvision model fails on `images` without any backend too."""
-    if ":" in config.model:
-        return  # the author of a model wants the traceback
-    try:
-        network(images)
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UsageError(
-            f"model={config.model} cannot train on a batch of shape {list(images.shape)} "
-            f"({reason}); choose another --image-size, batch or --model"
-        ) from None
+    def _require_fit(self, images: torch.Tensor) -> None:
+        """Raise UsageError where a torchvision model fails on `images` without any backend too."""
+        try:
+            self._network(images)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UsageError(
+                f"model={self._config.model} cannot train on a batch of shape {list(images.shape)} "
+                f"({reason}); choose another --image-size, batch or --model"
+            ) from None
