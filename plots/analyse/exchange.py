@@ -214,7 +214,7 @@ def _seconds(log: Measured, size: float) -> float | None:
     """Interpolate an all-reduce's seconds between measured sizes, on logarithmic axes; None outside
     of them.
     """
-    times = log.of("all_reduce")
+    times = log.timed
     if not times or not times[0].bytes <= size <= times[-1].bytes:
         return None
     sizes, seconds = np.log([(t.bytes, t.median_s) for t in times]).T
