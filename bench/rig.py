@@ -42,7 +42,7 @@ def write_start(
 ) -> dict[str, bytes]:
     """Compare what all ranks must share, and log it; needs all ranks. Returns the user's own files.
 
-    Raises UsageError where ranks differ or share a place.
+    Raises UsageError where ranks differ, WrongWorld where one is doubled or lost.
     """
     files = provenance.user_files(config)
     user_code, versions = digests(files), backend.versions
@@ -52,8 +52,16 @@ def write_start(
     rank_facts |= {**backend.files, **disturbance(turns)}
     model = {"gpu": rank_facts["gpu"]} if "gpu" in rank_facts else {}
     alike = flat({**shared, **model, "workload": workload})
-    ranks = _compare(backend, alike, rank_facts)
-    _require_places(launch, ranks)
+    of_ranks = backend.gather((alike, rank_facts, provenance.placement(os.environ)))
+    if problem := disagreement([of_all for of_all, _, _ in of_ranks]):
+        raise UsageError(problem)
+    first = of_ranks[0][2]
+    ranks = [{**one, "env": provenance.changed(first, env)} for _, one, env in of_ranks]
+    places = {(r["hostname"], r["local_rank"]) for r in ranks}
+    if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
+        held = f"{launch.size} ranks hold {len(places)} distinct places (host, local rank)"
+        cure = "see python -m bench doctor under the same launcher"
+        raise WrongWorld(f"{held}: a doubled or lost rank; {cure}")
     device.require_own_gpus(ranks)
     if launch.rank == 0:
         facts: dict[str, Any] = {"ranks": ranks}
@@ -64,26 +72,6 @@ def write_start(
         log.write("start", schema=SCHEMA, **start)
         provenance.keep_files(files, config.log_path)
     return files
-
-
-def _compare(
-    backend: Backend, shared: dict[str, str], rank_facts: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """Return the description of every rank. Raises UsageError where `shared` differs."""
-    of_ranks = backend.gather((shared, rank_facts, provenance.placement(os.environ)))
-    if problem := disagreement([of_all for of_all, _, _ in of_ranks]):
-        raise UsageError(problem)
-    first = of_ranks[0][2]
-    return [{**one, "env": provenance.changed(first, placed)} for _, one, placed in of_ranks]
-
-
-def _require_places(launch: Launch, ranks: Sequence[dict[str, Any]]) -> None:
-    """Raise WrongWorld where a rank is doubled or lost."""
-    places = {(r["hostname"], r["local_rank"]) for r in ranks}
-    if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
-        held = f"{launch.size} ranks hold {len(places)} distinct places (host, local rank)"
-        cure = "see python -m bench doctor under the same launcher"
-        raise WrongWorld(f"{held}: a doubled or lost rank; {cure}")
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:

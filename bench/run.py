@@ -106,9 +106,6 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     extra = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
     measure(rig, log, pulse.window, turns)
-    if rig.launch.rank == 0 and loop.scores > images.classes:  # as a head left as it was has
-        scores = f"{loop.scores} scores for {images.classes} classes"
-        say(f"note: model={config.model!r} gives {scores}")
     if rig.launch.rank == 0 and loop.one_label is not None:
         labels = f"all labels of rank 0's first batch are {loop.one_label}"
         say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")

@@ -55,7 +55,16 @@ class Ddp(Backend):
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        wrapped = DistributedDataParallel(model, **_options(config, self._device))
+        options: dict[str, Any] = {}  # those that the config leaves alone stay at their defaults
+        if config.settings == "matched":
+            options[_SYNC_BUFFERS] = False
+        if config.bucket_cap_mib is not None:
+            options["bucket_cap_mb"] = config.bucket_cap_mib
+        if config.unused_parameters:
+            options["find_unused_parameters"] = True
+        if config.device == "cuda":
+            options["device_ids"] = [self._device.torch_device]
+        wrapped = DistributedDataParallel(model, **options)
         # bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one
         # framework alone would round more
         if config.precision == "bf16":
@@ -105,20 +114,6 @@ class DdpSession(Session):
         """List the buckets' bytes as rebuilt after the first step, in the order of reduction."""
         sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
-
-
-def _options(config: RunConfig, device: Device) -> dict[str, Any]:
-    """Choose DDP's arguments; those that the config leaves alone stay at their defaults."""
-    options: dict[str, Any] = {}
-    if config.settings == "matched":
-        options[_SYNC_BUFFERS] = False
-    if config.bucket_cap_mib is not None:
-        options["bucket_cap_mb"] = config.bucket_cap_mib
-    if config.unused_parameters:
-        options["find_unused_parameters"] = True
-    if config.device == "cuda":
-        options["device_ids"] = [device.torch_device]
-    return options
 
 
 def _average_in_float32(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:

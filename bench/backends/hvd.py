@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -74,7 +74,12 @@ class HorovodSession(Session):
         if config.bucket_cap_mib is not None:
             self._buckets = list(buckets(self._parameters, int(config.bucket_cap_mib * 2**20)))
         if config.overlap == "off":
-            _require_one_exchange(self._buckets)
+            # Horovod would cut its one group to the size of its fusion buffer
+            total_mib = sum(p.nbytes for bucket in self._buckets for p in bucket) / 2**20
+            if total_mib > ONE_EXCHANGE_MIB:
+                rule = f"overlap=off exchanges all {total_mib:.0f} MiB of gradients at once"
+                most = f"Horovod at most {ONE_EXCHANGE_MIB} MiB"
+                raise UsageError(f"{rule}, {most}; use a smaller --model")
         # Horovod counts the backward passes of a step itself, so `no_sync` is the plain one
         wrapped = hvd.DistributedOptimizer(
             optimizer,
@@ -111,16 +116,6 @@ class HorovodSession(Session):
         return [p for p, by_any in zip(self._parameters, used.tolist(), strict=True) if not by_any]
 
 
-def _require_one_exchange(groups: Sequence[Sequence[torch.Tensor]]) -> None:
-    """Raise UsageError where Horovod would cut its one group to the size of its fusion buffer."""
-    total_mib = sum(p.nbytes for group in groups for p in group) / 2**20
-    if total_mib > ONE_EXCHANGE_MIB:
-        one_exchange = f"overlap=off exchanges all {total_mib:.0f} MiB of gradients at once"
-        raise UsageError(
-            f"{one_exchange}, Horovod at most {ONE_EXCHANGE_MIB} MiB; use a smaller --model"
-        )
-
-
 class Wire:
     """Horovod's compressor: gradients contiguous, as in DDP's buckets, and of a type it adds."""
 
@@ -132,7 +127,9 @@ class Wire:
         """Make `tensor` ready to travel: a view of the same memory where no type has to change."""
         order, sent = None, tensor
         if not tensor.is_contiguous():
-            order = memory_order(tensor)
+            # dimensions from slowest to fastest in memory: [0, 2, 3, 1] for channels_last
+            strides = tensor.stride()
+            order = sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
             sent = tensor.permute(order).contiguous()  # no copy of a channels_last tensor
         return sent if self._dtype is None else sent.to(self._dtype), (tensor.dtype, order)
 
@@ -140,12 +137,6 @@ class Wire:
         """Give `tensor` back the type and the order of dimensions that it had."""
         back, order = tensor.to(context[0]), context[1]
         return back if order is None else back.permute([order.index(d) for d in range(len(order))])
-
-
-def memory_order(tensor: torch.Tensor) -> list[int]:
-    """Order dimensions from slowest to fastest in memory: [0, 2, 3, 1] for channels_last."""
-    strides = tensor.stride()
-    return sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
 
 
 def broadcast(tensors: Mapping[str, torch.Tensor], hvd: Any) -> None:

@@ -53,7 +53,7 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
     with listening(os.environ) as info:
         backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
-        all_reduce = collectives.load(config.backend, config)["all_reduce"]
+        all_reduce = collectives.all_reduce(config.backend, config)
         for count in _FLOATS:  # for the first one a framework makes its gradients' communicator
             floats = torch.zeros(count, device=device.torch_device)
             all_reduce(floats, floats)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,38 +47,19 @@ class Observers(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-
-    def session_ready(self, session: Session) -> None:
-        for observer in self._observers:
-            observer.session_ready(session)
-
-    def step_begin(self, step: int) -> None:
-        for observer in self._observers:
-            observer.step_begin(step)
-
-    def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        for observer in self._observers:
-            observer.batch_ready(images, labels)
-
-    def forward_done(self) -> None:
-        for observer in self._observers:
-            observer.forward_done()
-
-    def backward_done(self) -> None:
-        for observer in self._observers:
-            observer.backward_done()
-
-    def gradients_ready(self) -> None:
-        for observer in self._observers:
-            observer.gradients_ready()
-
-    def step_end(self) -> None:
-        for observer in self._observers:
-            observer.step_end()
+        for part in (
+            name for name in vars(Observer) if not name.startswith("_") and name != "take"
+        ):
+            setattr(self, part, partial(_call_each, [getattr(one, part) for one in observers]))
 
     def take(self) -> dict[str, list[float]]:
         taken = [observer.take() for observer in self._observers]
         return {name: values for noted in taken for name, values in noted.items()}
+
+
+def _call_each(calls: Sequence[Callable[..., None]], *args: object) -> None:
+    for call in calls:
+        call(*args)
 
 
 class Sleep(Observer):

@@ -134,19 +134,18 @@ def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> l
 
     None counts as zeros; a value is infinite where the denominator is 0, or a NaN stands.
     """
-    return [_relative(f, w, floor) for f, w in zip(gradients, expected, strict=True)]
-
-
-def _relative(gradient: torch.Tensor | None, expected: torch.Tensor | None, floor: float) -> float:
-    if gradient is None or expected is None:
-        return math.inf if largest([gradient, expected], math.inf) else 0.0
-    equal = (gradient == expected) | (gradient.isnan() & expected.isnan())
-    if equal.all():
-        return 0.0
-    difference = (gradient.double() - expected.double()).abs()[~equal].max().item()
-    scale = max(largest([expected]), floor)
-    ratio = difference / scale if scale else math.inf
-    return math.inf if math.isnan(ratio) else ratio
+    ratios = []
+    for gradient, mean_of_ranks in zip(gradients, expected, strict=True):
+        if gradient is None or mean_of_ranks is None:
+            ratios.append(math.inf if largest([gradient, mean_of_ranks], math.inf) else 0.0)
+            continue
+        a, b = gradient.double(), mean_of_ranks.double()
+        differs = ((a == b) | (a.isnan() & b.isnan())).logical_not()
+        difference = (a - b).abs()[differs].max().item() if differs.any() else 0.0
+        scale = max(largest([mean_of_ranks]), floor)
+        ratio = difference and (difference / scale if scale else math.inf)
+        ratios.append(math.inf if math.isnan(ratio) else ratio)
+    return ratios
 
 
 def largest(gradients: Gradients, not_finite: float = 0.0) -> float:

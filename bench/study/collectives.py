@@ -1,4 +1,4 @@
-"""Times of collectives against bytes: their bandwidths, and the logs that hold them."""
+"""Times of all-reduces against bytes: their bandwidths, and the logs that hold them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,11 @@ from typing import Any, Self
 from bench.config import UsageError
 from bench.record.archive import read_file
 
-KINDS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter")
-
-
-def bus_factor(kind: str, ranks: int) -> float:
-    """Count bytes on the busiest link per byte of the whole, in the best algorithm (nccl-tests)."""
-    share = (ranks - 1) / ranks
-    return {"all_reduce": 2 * share, "broadcast": 1.0}.get(kind, share)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """One collective at one size: seconds of each repetition on its slowest rank.
+    """An all-reduce of one size: seconds of each repetition on its slowest rank."""
 
-    `bytes` are of the whole: what a rank holds before a reduction or after a gathering.
-    """
-
-    kind: str
     bytes: int
     ranks: int
     seconds: tuple[float, ...]
@@ -39,7 +27,7 @@ class Timed:
         """Make one from an event of a log, whose seconds are [rank][repetition]."""
         seconds = tuple(max(ranks) for ranks in zip(*event["seconds"], strict=True))
         ranks = len(event["seconds"])
-        return cls(kind=event["kind"], bytes=event["bytes"], ranks=ranks, seconds=seconds)
+        return cls(bytes=event["bytes"], ranks=ranks, seconds=seconds)
 
     @property
     def median_s(self) -> float:
@@ -52,8 +40,10 @@ class Timed:
 
     @property
     def bus_bytes_per_s(self) -> float:
-        """Bus bandwidth: comparable between collectives and numbers of ranks (nccl-tests)."""
-        return self.bytes_per_s * bus_factor(self.kind, self.ranks)
+        """Bus bandwidth: bytes on the busiest link in the best algorithm, comparable between
+        numbers of ranks (nccl-tests).
+        """
+        return self.bytes_per_s * 2 * (self.ranks - 1) / self.ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +53,7 @@ class Measured:
     cell: str
     ranks: int
     machine: str
-    timed: tuple[Timed, ...]  # of which every result was right
-
-    def of(self, kind: str) -> list[Timed]:
-        """List the times of one collective, by size."""
-        return sorted((t for t in self.timed if t.kind == kind), key=lambda t: t.bytes)
+    timed: tuple[Timed, ...]  # by size, of which every result was right
 
 
 def read_each(paths: Sequence[Path]) -> list[Measured]:
@@ -88,7 +74,8 @@ def read(path: Path) -> Measured:
         events: list[dict[str, Any]] = [json.loads(line) for line in read_file(path).splitlines()]
         start = next(e for e in events if e["event"] == "start")
         cell, ranks = start["workload"]["cell"], start["config"]["world_size"]
-        timed = [Timed.of_event(e) for e in events if e["event"] == "collective"]
+        times = (e for e in events if e["event"] == "collective" and e["kind"] == "all_reduce")
+        timed = sorted(map(Timed.of_event, times), key=lambda one: one.bytes)
         ended = next((e["status"] for e in events if e["event"] == "end"), "no end")
         machine = str(start["host"]["ranks"][0]["cpu"])
     except UsageError:

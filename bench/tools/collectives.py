@@ -1,4 +1,4 @@
-"""python -m bench collectives: the times of a cell's collectives, as a table and a log."""
+"""python -m bench collectives: the times of a cell's all-reduce, as a table and a log."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ _COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of
 _PROG = "python -m bench collectives"
 _OF_RUN = ["transport", "world_size", "device", "threads", "log_path", "stall_timeout_s"]
 _BACKENDS = (*engines(), PLAIN)
-_ROW = (
-    f"{'collective':14} {'bytes':>10} {'median ms':>10} {'range':>18} {'MB/s':>14} {'bus MB/s':>14}"
-)
+_ROW = f"{'bytes':>10} {'median ms':>10} {'range':>18} {'MB/s':>14} {'bus MB/s':>14}"
 _Size = Annotated[ByteSize, Field(ge=4, le=2**36)]
 
 
@@ -41,15 +39,15 @@ def in_bytes(size: int) -> str:
 
 
 class CollectivesToTime(Options):
-    """Time all-reduce, all-gather, broadcast and reduce-scatter of float32 tensors under a
-    launcher, through a framework's own calls, and check every result.
+    """Time the all-reduce of float32 tensors under a launcher, through a framework's own call, and
+    check every result.
     """
 
     example: ClassVar[str] = (
         f"mpirun -n 2 --bind-to none {_PROG} --world-size 2 --backend {REFERENCE} --transport mpi"
     )
     backend: Annotated[str, AfterValidator(one_of(_BACKENDS))] = option(
-        REFERENCE, "whose collectives", shown=Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
+        REFERENCE, "whose all-reduce", shown=Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
     )
     sizes: Annotated[tuple[_Size, ...], BeforeValidator(split_commas)] = option(
         SIZES, "bytes, as 1KiB,1MiB (default: 1KiB to 256MiB, times 4 each)", min_length=1
@@ -118,19 +116,23 @@ def run(
     write_start(config, launch, log, backend, place, request)
     timed: list[Timed] = []
     wrong = 0
-    for kind, call in collectives.load(options.backend, config).items():
-        pulse.enter(f"timing {kind}")
-        for size in sizes:
-            event = time_one(call, kind, size, options.repetitions, backend, place, launch)
-            log.write("collective", **event)
-            timed.append(Timed.of_event(event))
-            wrong += event["wrong"]
-            pulse.tick()
+    call = collectives.all_reduce(options.backend, config)
+    pulse.enter("timing")
+    for size in sizes:
+        event = time_one(call, size, options.repetitions, backend, place, launch)
+        log.write("collective", **event)
+        timed.append(Timed.of_event(event))
+        wrong += event["wrong"]
+        pulse.tick()
     log.write("end", status=f"failed: {wrong} results are wrong" if wrong else "ok")
     pulse.passed = not wrong
     if launch.rank == 0:
-        lines = [f"{cell}, {config.world_size} ranks, float32; range of repetitions in ms", _ROW]
-        lines += [_row(one) for one in timed]
+        lines = [f"all-reduce of {cell}, {config.world_size} ranks, float32", _ROW]
+        for one in timed:
+            low, high = (quantity(end * 1e3) for end in (min(one.seconds), max(one.seconds)))
+            rates = [f"{quantity(b / 1e6):>14}" for b in (one.bytes_per_s, one.bus_bytes_per_s)]
+            median_ms = f"{quantity(one.median_s * 1e3):>10} {f'{low} to {high}':>18}"
+            lines.append(f"{in_bytes(one.bytes):>10} {median_ms} {' '.join(rates)}")
         if large := [in_bytes(size) for size in options.sizes if size not in sizes]:
             copies = f"not timed, as {_COPIES} copies on each rank do not fit"
             lines.append(f"{copies}: {', '.join(large)}")
@@ -141,24 +143,10 @@ def run(
     return pulse.passed
 
 
-def _row(timed: Timed) -> str:
-    """Write one row of the table, whose columns `_ROW` names."""
-    low, high = (quantity(seconds * 1e3) for seconds in (min(timed.seconds), max(timed.seconds)))
-    rates = [f"{quantity(b / 1e6):>14}" for b in (timed.bytes_per_s, timed.bus_bytes_per_s)]
-    median_ms = f"{quantity(timed.median_s * 1e3):>10} {f'{low} to {high}':>18}"
-    return f"{timed.kind:14} {in_bytes(timed.bytes):>10} {median_ms} {' '.join(rates)}"
-
-
 def time_one(
-    call: Call,
-    kind: str,
-    size: int,
-    repetitions: int,
-    backend: Backend,
-    place: Device,
-    launch: Launch,
+    call: Call, size: int, repetitions: int, backend: Backend, place: Device, launch: Launch
 ) -> dict[str, Any]:
-    """Time a collective without barrier and refill; read the clock when the device has finished.
+    """Time it without barrier and refill; read the clock when the device has finished.
 
     Returns its event for the log: seconds [rank][repetition], and how many results were wrong.
     """
@@ -166,38 +154,26 @@ def time_one(
 
     watch = place.stopwatch()
     ranks, rank = launch.size, launch.rank
-    elements = -(-size // 4 // ranks) * ranks  # the same part for every rank
-    # small whole numbers, whose sums are exact; no period of theirs is a part's
-    pattern = (torch.arange(elements, device=place.torch_device) % 251 + 1).float()
-    part = slice(rank * elements // ranks, (rank + 1) * elements // ranks)
-    # rank r holds the pattern r + 1 times
-    sent, total = pattern * (rank + 1), pattern * (ranks * (ranks + 1) // 2)
-    factors = torch.arange(1, ranks + 1, device=pattern.device)
-    right = {
-        "all_gather": (pattern.view(ranks, -1) * factors[:, None]).view(-1),
-        "broadcast": pattern,
-        "reduce_scatter": total[part],
-        "all_reduce": total,
-    }[kind]
-    sent = sent[part].clone() if kind == "all_gather" else sent
+    # small whole numbers, whose sums are exact; rank r holds them r + 1 times
+    pattern = (torch.arange(-(-size // 4), device=place.torch_device) % 251 + 1).float()
+    sent, right = pattern * (rank + 1), pattern * (ranks * (ranks + 1) // 2)
     tensor, seconds, wrong = sent.clone(), list[float](), 0
-    room = tensor if kind in ("all_reduce", "broadcast") else torch.empty_like(right)
     for repetition in range(1 + repetitions):  # the first one warms up: connections, memory
         tensor.copy_(sent)
         watch.now()
         backend.barrier()
         started = watch.now()
-        returned = call(tensor, room)
+        returned = call(tensor, tensor)
         took = watch.now() - started
-        result = room if returned is None else returned
+        result = tensor if returned is None else returned
         if repetition:
             seconds.append(took)
             wrong += not torch.equal(result, right)
         result.zero_()  # so that the next one cannot pass for it
     counted = backend.gather((seconds, wrong))
     return {
-        "kind": kind,
-        "bytes": 4 * elements,
+        "kind": "all_reduce",
+        "bytes": tensor.nbytes,
         "seconds": [of_rank for of_rank, _ in counted],
         "wrong": sum(wrong for _, wrong in counted),
     }

@@ -86,8 +86,7 @@ class Loop:
         trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self._trained, self._names = [*trained.values()], [*trained]
         self._steps = 0  # taken so far
-        self.scores = 0  # of an image, once the first batch was looked at
-        self.one_label: int | None = None  # of all samples of that batch, of four or more
+        self.one_label: int | None = None  # of all samples of the first batch, of four or more
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
             (self._steps_in_all,),
@@ -131,7 +130,6 @@ class Loop:
                 require_pictures(images, self._config)
                 require_scores(scores, labels, self._classes, self._config)
                 self._require_no_more_parameters()
-                self.scores = scores.shape[1]
                 if len(labels) > 3 and labels.min() == labels.max():
                     self.one_label = int(labels[0])
             smoothing = self._config.label_smoothing
@@ -175,21 +173,18 @@ class Loop:
         try:
             output: torch.Tensor = self.session.model(images)
         except Exception:
-            if not self._steps:
-                _require_fit(self._network, self._config, images)
+            if not self._steps and ":" not in self._config.model:  # an author wants the traceback
+                self._require_fit(images)
             raise
         return output
 
-
-def _require_fit(network: torch.nn.Module, config: RunConfig, images: torch.Tensor) -> None:
-    """Raise UsageError where a torchvision model fails on `images` without any backend too."""
-    if ":" in config.model:
-        return  # the author of a model wants the traceback
-    try:
-        network(images)
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UsageError(
-            f"model={config.model} cannot train on a batch of shape {list(images.shape)} "
-            f"({reason}); choose another --image-size, batch or --model"
-        ) from None
+    def _require_fit(self, images: torch.Tensor) -> None:
+        """Raise UsageError where a torchvision model fails on `images` without any backend too."""
+        try:
+            self._network(images)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UsageError(
+                f"model={self._config.model} cannot train on a batch of shape {list(images.shape)} "
+                f"({reason}); choose another --image-size, batch or --model"
+            ) from None

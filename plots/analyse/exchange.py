@@ -178,7 +178,7 @@ def bounds(
         rows = next(rows for p, rows in by_point(runs) if p == point)
         cpus = {cpu for one in rows["facts"] if (cpu := one.get("cpu")) is not None}
         size = rows["gradient_bytes"].iloc[0]
-        lines = fit([(t.bytes, t.median_s) for t in log.of("all_reduce")])
+        lines = fit([(t.bytes, t.median_s) for t in log.timed])
         exchanges = [
             latency_s + s_per_byte * size
             for (first, last), (latency_s, s_per_byte) in lines

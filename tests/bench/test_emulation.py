@@ -92,15 +92,6 @@ def test_a_step_is_the_timeline_and_gradients_come_at_their_times(
     assert trial.emulation.averaged_steps == trial.config.steps
 
 
-def test_autograd_takes_gradients_over_without_a_copy(tmp_path: Path) -> None:
-    trial = Trial(tmp_path / "t.json")
-    trial.loop.step()
-    own = {gradient.data_ptr() for gradient in trial.emulation._gradients}
-    there = [p.grad.data_ptr() for p in trial.parameters.values() if p.grad is not None]
-    assert len(there) == 9
-    assert {*there} == own
-
-
 def spoil(parameter: torch.Tensor) -> None:
     """Change one number of a gradient."""
     assert parameter.grad is not None

@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 
-from bench.backends import nccl
+from bench.backends import catalogue, collectives, nccl
 from bench.backends.catalogue import CATALOGUE
-from tests.bench.ranks import ROOT, environment, run, torchrun
+from bench.backends.protocol import Backend
+from bench.config import RunConfig
+from bench.launch.world import discover
+from bench.train.device import Cpu
+from tests.bench.ranks import run, torchrun
 
-# one rank that believes in a second one, which NCCL reaches over sockets
-BACKEND = """
-import ctypes, json, os, sys
-from dataclasses import replace
-from bench.backends.facts import BackendFacts
-
-FACTS = BackendFacts(
-    name="stub",
-    label="Stub",
-    short_label="stub",
-    implementation=f"{__name__}:start",
-    collectives=f"{__name__}:collectives",
-    transports=("nccl",),
-)
-
-def start(*arguments):
-    from bench.backends.protocol import Backend
-
-    class Stubbed(Backend):
-        def wrap(self, *_): ...
-        def reduce_scalar(self, value, *_): ...
-        def gather(self, value): return [value, {"NET/Socket"}]
-        def barrier(self): ...
-        def close(self): ...
-
-    ctypes.CDLL(sys.argv[1])
-    return Stubbed()
-
-def collectives(config):
-    def all_reduce(whole, _):
-        assert ctypes.CDLL(sys.argv[1]).ncclAllReduce() == 0, "NCCL writes of every call"
-        return whole
-
-    return {"all_reduce": all_reduce}
-
-def main():
-    from bench import backends
-    from bench.config import RunConfig
-    from bench.launch.world import discover
-    from bench.train.device import Cpu
-
-    config = RunConfig(backend="stub", transport="nccl", device="cuda", batch_per_rank=1)
-    before = dict(os.environ)
-    backend = backends.load(config, replace(discover({}), size=2), Cpu())
-    assert dict(os.environ) == before
-    print(json.dumps([backend.versions, backend.files]))
-"""
 STUB = Path(__file__).with_name("nccl_stub.c")
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
@@ -126,15 +87,37 @@ def test_what_nccl_says_of_its_connections() -> None:
         assert nccl.transports(lines) == transports, line
 
 
+class Stubbed(Backend):
+    """One rank that believes in a second one, which NCCL reaches over sockets."""
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, {"NET/Socket"}]
+
+    wrap = reduce_scalar = barrier = close = cast("Any", lambda *_: None)
+
+
+def start(path: str) -> None:
+    """Start such a backend with the stub as its NCCL, and print which it says it has."""
+
+    def all_reduce(tensor: torch.Tensor, _: torch.Tensor) -> None:
+        assert ctypes.CDLL(path).ncclAllReduce() == 0, "NCCL writes of every call"
+
+    patched: Any = catalogue
+    patched.implementation = lambda _: lambda *_: ctypes.CDLL(path) and Stubbed()
+    collectives.all_reduce = lambda *_: all_reduce
+    config = RunConfig(backend="ddp", transport="nccl", device="cuda", batch_per_rank=1)
+    before = dict(os.environ)
+    backend = nccl.load(config, replace(discover({}), size=2), Cpu())
+    assert dict(os.environ) == before
+    print(json.dumps([backend.versions, backend.files]))
+
+
 def test_a_backend_says_which_nccl_it_has_and_what_it_took(tmp_path: Path) -> None:
     """The stub keeps its lines in memory until it is told to write them, as some NCCLs do."""
     path = stub(tmp_path / "libnccl.so.2")
-    (tmp_path / "hvd_ddp_backend_stub.py").write_text(BACKEND)
-    program = "import hvd_ddp_backend_stub as stub; stub.main()"
-    words = [sys.executable, "-c", program, str(path)]
+    program = f"from tests.bench.test_nccl import start; start({str(path)!r})"
     for debugging in ({}, {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(tmp_path / "log")}):
-        env = environment({**debugging, "PYTHONPATH": f"{tmp_path}:{ROOT}"})
-        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+        done = run([sys.executable, "-c", program], debugging)
         assert done.returncode == 0, done.stderr
         versions, files = json.loads(done.stdout)
         connections = "not recorded" if debugging else "NET/Socket, P2P/CUMEM"

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
-from bench.instrument.parity import SAMPLED, Parity, judge, mean, own_gradients, relative
+from bench.instrument.parity import SAMPLED, Parity, judge, mean, relative
 from bench.models import build_model
 from bench.train.checks import digest
 from bench.train.loop import Input, Loop
@@ -243,16 +243,6 @@ def test_known_differences() -> None:
     ratios = [relative([x], [y])[0] for x, y in pairs]
     assert ratios == [0.125, 0, 0, 0, math.inf, 0, 0, math.inf, math.inf]
     assert relative([b], [a], floor=8.0) == [0.0625]
-
-
-def test_a_layer_used_twice_keeps_its_parameters() -> None:
-    twice = nn.Linear(12, 12)
-    network, before = nn.Sequential(nn.Flatten(), twice, twice), [*twice.parameters()]
-    images, labels = torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 2, 0])
-    own = own_gradients(network, configured("with_state"), images, labels)
-    assert all(p is old for p, old in zip(twice.parameters(), before, strict=True))
-    loss = nn.functional.cross_entropy(network(images), labels)
-    assert max(relative(own, list(torch.autograd.grad(loss, before)))) == 0
 
 
 def planted(rank: Rank) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What an observer of the loop is told, and what a model may not do in its passes."""
+"""What a model may not do in its passes, and what is noticed of the first batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.instrument import Observer
 from bench.record import read_run
 from bench.train.device import Stopwatch, time_steps
 from bench.train.loop import Input, Loop
@@ -18,41 +17,14 @@ from tests.bench.ranks import bench
 from tests.bench.tiny import plain
 
 
-class Notes(Observer):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in vars(Observer):
-            self.said.append(name)
-        return super().__getattribute__(name)
-
-
-def loop_of(
-    network: torch.nn.Module, *batches: Any, observer: Observer | None = None, **options: Any
-) -> Loop:
+def loop_of(network: torch.nn.Module, *batches: Any) -> Loop:
     """Make a loop on these batches."""
-    config = RunConfig(batch_per_rank=4, dataset="digits", **options)
+    config = RunConfig(batch_per_rank=4, dataset="digits")
     samples = Input(config, iter(batches), torch.device("cpu"))
-    return Loop(config, Backend(), network, samples, observer, classes=10)
+    return Loop(config, Backend(), network, samples, classes=10)
 
 
 BATCH = (torch.rand(4, 3, 8, 8), torch.arange(4))
-
-
-def test_an_observer_is_told_of_every_part_of_a_step() -> None:
-    notes = Notes()
-    loop_of(plain(10), BATCH, observer=notes, accumulate=2).step()
-    passes = ["forward_done", "backward_done"]
-    assert notes.said == [
-        "session_ready",
-        "step_begin",
-        "batch_ready",
-        *passes,
-        *passes,
-        "gradients_ready",
-        "step_end",
-    ]
 
 
 class Late(torch.nn.Linear):

@@ -76,7 +76,7 @@ def test_cells_and_bus_bandwidths(tmp_path: Path) -> None:
     paths = [log(tmp_path, cell) for cell in ("ddp/mpi", "horovod/gloo", "mpi4py")]
     figure = collectives.draw([read(path) for path in paths])
     times, rates = figure.axes
-    assert times.get_title(loc="left") == "all-reduce"
+    assert times.get_title(loc="left") == "time, slowest rank"
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["PyTorch DDP over MPI", "Horovod over Gloo", "MPI (mpi4py)"]
