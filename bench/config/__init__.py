@@ -14,8 +14,7 @@ from pydantic import ValidationError, model_validator
 from bench import version
 from bench.backends.catalogue import CATALOGUE, REFERENCE, frameworks
 from bench.config.datasets import ON_DISK
-from bench.config.derived import Derived
-from bench.config.fields import Curve, Role, Settings, Transport, fields_with
+from bench.config.fields import Curve, Fields, Role, Settings, Transport, fields_with
 from bench.config.rules import check, require_text
 from bench.options import (
     Options,
@@ -30,10 +29,10 @@ from bench.options import (
 
 __all__ = ["ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings", "Transport"]
 __all__ += ["UsageError", "explain", "fields_with", "make_config", "near", "parse_argv"]
-__all__ += ["words_beside"]
+__all__ += ["strictly", "words_beside"]
 
 
-class RunConfig(Derived):
+class RunConfig(Fields):
     """One run: one process group, one log. Raises `pydantic.ValidationError` for a broken rule."""
 
     example: ClassVar[str] = (
@@ -97,24 +96,29 @@ def _parser(prog: str, about: str) -> Parser:
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
-    """Read the fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not.
-
-    Which go together is not checked. Raises UsageError for anything else.
-    """
+    """Read the fields of a config file. Raises UsageError."""
     try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        _require_known(fields)
-        for name, value in fields.items():
-            if isinstance(value, str):
-                require_text(name, value)
-        # as JSON, in which a path and a list have no other form; a date, no field's type, has none
-        text = json.dumps(fields, default=lambda value: {"date": str(value)})
-        checked = Derived.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        raise UsageError(f"{path}: {explain(error)}") from None
+        return strictly(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
-    return {name: getattr(checked, name) for name in fields}
+
+
+def strictly(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Check fields that a file holds, each for its very type: 4 is a number, "4" and 4.0 are not.
+
+    Which go together is not checked. Raises UsageError.
+    """
+    _require_known(values)
+    for name, value in values.items():
+        if isinstance(value, str):
+            require_text(name, value)
+    # as JSON, in which a path and a list have no other form; a date, no field's type, has none
+    text = json.dumps(values, default=lambda value: {"date": str(value)})
+    try:
+        checked = Fields.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise UsageError(explain(error)) from None
+    return {name: getattr(checked, name) for name in values}
 
 
 def _require_known(fields: Mapping[str, Any]) -> None:

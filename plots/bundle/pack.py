@@ -14,7 +14,6 @@ from pathlib import Path, PurePath
 
 from bench.config import UsageError
 from bench.record import Run, allocation, archive, parse_run
-from bench.record.user_code import FOLDER
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 from bench.study.frames import ATTEMPT, changed_study
@@ -23,7 +22,7 @@ from plots.report import write as report
 
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
-    *("jobs/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
+    *("jobs/*", "collectives/*.jsonl", f"*/{archive.USER_CODE}/**/*"),
 )
 _STAYS = ("study.toml", "jobs.jsonl")  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")
@@ -107,7 +106,8 @@ def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
         files = _read(folder, _BELONGS)
         for path, data in archive.contents(folder).items():
             if files.setdefault(path, data) != data:
-                raise archive.differs(folder / path)
+                both = f"{folder / path} is another file in {archive.NAME} beside it"
+                raise UsageError(f"{both}; remove one of the two")
         for path in sorted(path for path in files if PurePath(path).match("jobs/*.jsonl")):
             events = [(e.event, e.job, e.restart) for e in read_events(files[path])]
             begun = [place for event, *place in events if event == "begin"]
