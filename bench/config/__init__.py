@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -17,10 +17,8 @@ from bench.config.datasets import ON_DISK
 from bench.config.fields import Curve, Fields, Role, Settings, Transport, fields_with
 from bench.config.rules import check, require_text
 from bench.options import (
-    Options,
     Parser,
     UsageError,
-    add_options,
     explain,
     near,
     new_parser,
@@ -29,7 +27,7 @@ from bench.options import (
 
 __all__ = ["ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings", "Transport"]
 __all__ += ["UsageError", "explain", "fields_with", "make_config", "near", "parse_argv"]
-__all__ += ["strictly", "words_beside"]
+__all__ += ["strictly"]
 
 
 class RunConfig(Fields):
@@ -154,19 +152,6 @@ def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunCo
     if show:
         _print_and_exit(config.to_toml())
     return config
-
-
-def words_beside(
-    model: type[Options], argv: Sequence[str], prog: str, names: Collection[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Read the texts of a command's own options, and of those fields of a run that it also takes.
-
-    --help prints and exits 0; raises UsageError on an unknown word.
-    """
-    parser = new_parser(model, prog)
-    add_options(parser, RunConfig, names)
-    words = read_words(parser, argv)
-    return words, {name: words.pop(name) for name in names if name in words}
 
 
 def _print_and_exit(text: str) -> NoReturn:

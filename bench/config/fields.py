@@ -109,9 +109,7 @@ class Fields(Options):
         f"{', '.join(['of torchvision', *NETWORKS])}; or package.module:factory(num_classes)",
     )
     model_width: float = _field(
-        _WORK,
-        1.0,
-        f"share of their channels, of {', '.join([*NETWORKS, 'a factory that takes a config'])}",
+        *(_WORK, 1.0, f"share of the channels of {', '.join(NETWORKS)}, or of your factory"),
         gt=0,
         le=16,
     )
@@ -178,12 +176,8 @@ class Fields(Options):
     label_smoothing: float = _field(
         _DISCLOSED, 0.0, "share of each label that is spread over all classes", ge=0, lt=1
     )
-    epochs: int | None = _field(
-        _WORK,
-        None,
-        "after the windows, train from new weights for this many epochs at most",
-        ge=1,
-        le=10_000,
+    epochs: int | None = _count(
+        _WORK, None, "after the windows, train from new weights for this many epochs at most"
     )
     target: float | None = _field(
         _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1
@@ -192,18 +186,11 @@ class Fields(Options):
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
     lead_in_steps: int = _count(
-        _METHOD,
-        0,
-        "steps before each window, outside the clock: of worlds that take turns, and have slept",
-        least=0,
+        _METHOD, 0, "steps before each window, outside the clock: after a turn's sleep", least=0
     )
     steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
     inject_ms: float = _field(
-        _DISCLOSED,
-        0.0,
-        "sleep of every rank in every step, ms: a known slowdown, for studies of the instrument",
-        ge=0,
-        le=10_000,
+        _DISCLOSED, 0.0, "sleep of every rank in a step, ms: a known slowdown", ge=0, le=10_000
     )
     observe: Annotated[Observed, Shown(metavar="{nothing,breakdown}")] = _field(
         _METHOD | Role.APART,
@@ -214,12 +201,8 @@ class Fields(Options):
         _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
     )
     threads: int = _field(_WORK, 1, "compute threads of each rank", ge=1, le=4096)
-    num_workers: int = _field(
-        _WORK,
-        0,
-        "data-loading processes of each rank; 0 loads in the training process",
-        ge=0,
-        le=4096,
+    num_workers: int = _count(
+        _WORK, 0, "data-loading processes of each rank; 0: in the training process", least=0
     )
     bucket_mib: float | None = _field(
         _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", ge=0, le=2**20

@@ -30,12 +30,9 @@ def require_text(name: str, value: str) -> None:
     """Raise ValueError for text that no log, file name or terminal can hold."""
     if not value:
         raise ValueError(f"{name}='' is empty; leave it out, or give a value")
-    for character in value:
-        category = unicodedata.category(character)
-        if category in ("Cc", "Cs"):
-            control = f"the control character {character!r}"
-            fault = control if category == "Cc" else "bytes that are no UTF-8"
-            raise ValueError(f"{name}={value!r} holds {fault}; use another name")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
+        fault = "a control character, or bytes that are no UTF-8"
+        raise ValueError(f"{name}={value!r} holds {fault}; use another name")
 
 
 def _changed(c: Fields, names: Iterable[str]) -> list[str]:
@@ -46,9 +43,8 @@ def _changed(c: Fields, names: Iterable[str]) -> list[str]:
 
 def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
-    rules = (_world, _batch, _data, _device, _exchange, _knobs)
-    modes = (_asynchronous, _trainings, _emulation)
-    if broken := next(chain.from_iterable(rule(c) for rule in (*rules, *modes)), None):
+    rules = (_world, _batch, _data, _device, _exchange, _knobs, _modes)
+    if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
         raise ValueError(broken)
 
 
@@ -163,40 +159,34 @@ def _knobs(c: Fields) -> Iterator[str]:
         yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"
 
 
-# these need all ranks' gradients, or one state of the optimiser
-_NOT_ASYNC = ("clip_norm", "unused_parameters", "emulate")
-
-
-def _asynchronous(c: Fields) -> Iterator[str]:
-    for setting in _changed(c, _NOT_ASYNC if c.mode == "async" else ()):
-        reason = "each gradient is applied as it comes"
-        yield f"{setting} has no place with mode=async, where {reason}; leave one out"
-
-
-# with these a training of many epochs would measure something else, or could not be judged
-_NOT_TRAINED = ("emulate", "exchange", "preprocessing", "inject_ms", "observe")
-
-
-def _trainings(c: Fields) -> Iterator[str]:
-    if c.epochs is None:
-        for setting in _changed(c, ("target", "trainings")):
-            yield f"{setting} is of trainings; use --epochs as well, or leave it out"
-        return
-    for setting in _changed(c, _NOT_TRAINED):
-        yield f"{setting} has no place in a training to its end; leave it or epochs out"
-    if c.dataset == "synthetic":
+def _modes(c: Fields) -> Iterator[str]:
+    """Refuse what a mode has no use for: the run would measure something else, or not end."""
+    refused = (
+        (
+            c.mode == "async",  # has neither all ranks' gradients nor one state of the optimiser
+            ("clip_norm", "unused_parameters", "emulate"),
+            " has no place with mode=async, where each gradient is applied as it comes; leave one "
+            "out",
+        ),
+        (c.epochs is None, ("target", "trainings"), " is of trainings; use --epochs as well"),
+        (
+            c.epochs is not None,
+            ("emulate", "exchange", "preprocessing", "inject_ms", "observe"),
+            " has no place in a training to its end; leave it or epochs out",
+        ),
+        (
+            c.emulate is not None,
+            (
+                *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
+                *("accumulate", "unused_parameters"),
+            ),
+            ": with emulate compute sleeps, without input, in one pass, on the CPU; leave one of "
+            "them out",
+        ),
+    )
+    for holds, names, why in refused:
+        for setting in _changed(c, names if holds else ()):
+            yield f"{setting}{why}"
+    if c.epochs is not None and c.dataset == "synthetic":
         reason = "synthetic images are endless and hold nothing to learn"
         yield f"epochs={c.epochs}: {reason}; use --dataset digits, or another"
-
-
-# these read, compute or exchange something that an emulated run does not have
-_NOT_EMULATED = (
-    *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
-    *("accumulate", "unused_parameters"),
-)
-
-
-def _emulation(c: Fields) -> Iterator[str]:
-    for setting in _changed(c, _NOT_EMULATED if c.emulate is not None else ()):
-        reason = "without input, in one pass, on the CPU"
-        yield f"{setting}: with emulate compute sleeps, {reason}; leave one of them out"

@@ -15,7 +15,6 @@ from types import ModuleType
 from bench.backends.catalogue import USERS
 from bench.config import RunConfig, UsageError
 from bench.record.archive import USER_CODE
-from bench.study.disk import write_whole
 
 _PROJECT = Path(__file__).parents[2]
 _OURS = (_PROJECT / "bench",)
@@ -85,8 +84,10 @@ def folder_of(sha256: Mapping[str, str]) -> str:
 
 def keep(files: Mapping[str, bytes], log: Path | None) -> None:
     """Copy `files` to beside the log, laid out for PYTHONPATH. Raises UsageError if that fails."""
-    if log is None:
+    if log is None or not files:
         return
+    from bench.study.disk import write_whole  # few runs have files of their own
+
     place = log.parent / folder_of(digests(files))
     for name, content in files.items():
         if not (place / name).exists():

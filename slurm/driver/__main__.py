@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.missing import give_up
+from bench import give_up
 
 try:
     from bench.config import UsageError
