@@ -16,8 +16,8 @@ from bench.config import UsageError
 from bench.record import Run, allocation, archive, parse_run
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
+from bench.study.folder import JobEvent, read_lines
 from bench.study.frames import ATTEMPT, changed_study
-from bench.study.jobs import read_events
 from plots.report import write as report
 
 _BELONGS = (
@@ -109,7 +109,7 @@ def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
                 both = f"{folder / path} is another file in {archive.NAME} beside it"
                 raise UsageError(f"{both}; remove one of the two")
         for path in sorted(path for path in files if PurePath(path).match("jobs/*.jsonl")):
-            events = [(e.event, e.job, e.restart) for e in read_events(files[path])]
+            events = [(e.event, e.job, e.restart) for e in read_lines(JobEvent, files[path])]
             begun = [place for event, *place in events if event == "begin"]
             if begun and ("end", *begun[-1]) not in events:
                 job = f"{folder}: {path}: {allocation(*begun[-1])} has begun and not ended"
