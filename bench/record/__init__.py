@@ -37,20 +37,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, UsageError, make_config, strictly
-from bench.record import archive
+from bench.record import archive, outcome
 from bench.record.events import Damaged, machine_of, parse
-from bench.record.outcome import (
-    CHECKS,
-    OK,
-    STATES,
-    RunOutcome,
-    judge,
-    last,
-    missing,
-    unproven,
-    wrong_world,
-)
-from bench.record.writer import RunLog, append_event, changed, hold, lines_of
+from bench.record.outcome import CHECKS, OK, STATES, RunOutcome
+from bench.record.writer import SEALED, RunLog, append_event, hold, is_sealed
 
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "machine_of", "parse_run", "read_run", "set_aside"]
@@ -135,17 +125,17 @@ class Run:
     @property
     def end(self) -> Mapping[str, Any]:
         """The `end` event, empty if the process never wrote one."""
-        return last(self.events, "end")
+        return outcome.last(self.events, "end")
 
     @property
     def exit(self) -> Mapping[str, Any]:
         """The launcher's `exit` event, empty where none was appended."""
-        return last(self.events, "exit")
+        return outcome.last(self.events, "exit")
 
     @property
     def parity_not_proven(self) -> list[str]:
         """Tensors of which the run could not prove that every rank got the mean."""
-        return unproven(self.end)
+        return outcome.unproven(self.end)
 
     @property
     def processes(self) -> tuple[object, ...] | None:
@@ -158,27 +148,27 @@ class Run:
     @cached_property
     def broken(self) -> str | None:
         """Why a log that claims a good end, or has none yet, must not be believed; or None."""
-        ended = self.end or self.exit.get("code") or last(self.events, "error")
-        return None if ended and judge(self.events) is not None else self.damage
+        ended = self.end or self.exit.get("code") or outcome.last(self.events, "error")
+        return None if ended and outcome.judge(self.events) is not None else self.damage
 
     @cached_property
     def verdict(self) -> RunOutcome:
         """What became of the run: causes that events name, then damage, then a lack of proof."""
-        outcome = judge(self.events)
+        result = outcome.judge(self.events)
         if self.broken is not None:
-            outcome = RunOutcome("failed", self.broken)
-        elif outcome is None and self.config is None:
-            outcome = RunOutcome("failed", "no usable start event")
-        elif outcome is None and self.config is not None:
-            if (mismatch := wrong_world(self.config, self.host)) is not None:
-                outcome = RunOutcome("wrong world", mismatch)
-            elif (lack := missing(self.config, self.schema, self.events)) is not None:
-                outcome = RunOutcome("failed", lack)
-        if outcome is None:
+            result = RunOutcome("failed", self.broken)
+        elif result is None and self.config is None:
+            result = RunOutcome("failed", "no usable start event")
+        elif result is None and self.config is not None:
+            if (mismatch := outcome.wrong_world(self.config, self.host)) is not None:
+                result = RunOutcome("wrong world", mismatch)
+            elif (lack := outcome.missing(self.config, self.schema, self.events)) is not None:
+                result = RunOutcome("failed", lack)
+        if result is None:
             return OK
-        lines = (outcome.reason, *outcome.words)
+        lines = (result.reason, *result.words)
         reason, *words = (_CONTROL.sub(" ", line)[:_MOST_REASON] for line in lines)
-        return RunOutcome(outcome.state, reason or "no reason given", tuple(words))
+        return RunOutcome(result.state, reason or "no reason given", tuple(words))
 
     @property
     def problem(self) -> str | None:
@@ -206,15 +196,20 @@ def parse_run(path: Path, data: bytes) -> Run:
 
     A torn last line (killed while writing) ends the log. A log of an unknown schema has a problem.
     """
-    events, lines, damaged, torn = [], [], [], []
-    for line in lines_of(data):
+    events, damaged, changed, torn = [], [], [], []
+    before = 0
+    for number, line in enumerate(data.split(b"\n"), 1):
         try:
-            events.append(parse(line.text))
-            lines.append(line)
+            event = parse(line) if line.strip() else {}  # one may be empty, after a torn one
+            events += [event] if event else []
+            if event.get("event") in SEALED and not is_sealed(data[:before], line):
+                fault = f"the digest in its {event['event']} does not fit"
+                changed.append(f"the log was changed after it was written: {fault}")
         except JSONDecodeError as error:
-            torn.append(f"line {line.number} is no event: {error.msg}")
+            torn.append(f"line {number} is no event: {error.msg}")
         except Damaged as error:
-            damaged.append(f"damaged log: line {line.number}: {error}")
+            damaged.append(f"damaged log: line {number}: {error}")
+        before += len(line) + 1
     start = next((event for event in events if event["event"] == "start"), {})
     config = None
     try:
@@ -226,8 +221,8 @@ def parse_run(path: Path, data: bytes) -> Run:
         for name in ("start", "end")
         if (n := sum(event["event"] == name for event in events)) > 1
     )
-    lost = torn if last(events, "end") else ()  # else it was killed while it wrote
-    problems = chain(damaged, repeated, changed(events, lines, data), lost)
+    lost = torn if outcome.last(events, "end") else ()  # else it was killed while it wrote
+    problems = chain(damaged, repeated, changed, lost)
     return Run(
         path=path,
         config=config,

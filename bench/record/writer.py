@@ -7,9 +7,9 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bench.config import UsageError
 
@@ -51,33 +51,10 @@ def finite(value: Any) -> Any:
     return value
 
 
-class LogLine(NamedTuple):
-    """A line of a log, from 1, without its newline."""
-
-    number: int
-    start: int  # bytes before it
-    text: bytes
-
-
-def lines_of(data: bytes) -> Iterator[LogLine]:
-    """Yield the lines that are not empty; one may be, between a torn line and the next one."""
-    start = 0
-    for number, text in enumerate(data.split(b"\n"), 1):
-        if text.strip():
-            yield LogLine(number, start, text)
-        start += len(text) + 1
-
-
-def changed(
-    events: Sequence[Mapping[str, Any]], lines: Sequence[LogLine], data: bytes
-) -> Iterator[str]:
-    """Name digests that are wrong or missing. A right one proves that no key stands twice."""
-    for event, line in zip(events, lines, strict=True):
-        if event["event"] in SEALED:
-            head = line.text.rpartition(_SEAL)[0]
-            if seal(data[: line.start], head + b"}\n") != line.text.rstrip() + b"\n":
-                fault = f"the digest in its {event['event']} does not fit"
-                yield f"the log was changed after it was written: {fault}"
+def is_sealed(before: bytes, line: bytes) -> bool:
+    """Check the digest in a line that follows `before`. A right one proves no key stands twice."""
+    head = line.rpartition(_SEAL)[0]
+    return seal(before, head + b"}\n") == line.rstrip() + b"\n"
 
 
 class RunLog:
