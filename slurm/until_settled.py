@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.config import UsageError
-from bench.study.limits import MAX_SECONDS
+from bench.study.definition import MAX_SECONDS
 from bench.study.looks import STEP
 from bench.study.status import count, duration, seconds_left
 from slurm import local_run

@@ -23,9 +23,10 @@ from bench.backends.catalogue import (
 )
 from bench.config import Curve, Role, RunConfig, Transport, fields_with, near, strictly
 from bench.config.fields import NAME, NAME_RULE
-from bench.study.limits import MAX_BLOCKS, MAX_LENGTH, MAX_SECONDS, MIN_BLOCKS
-from bench.study.looks import schedule
+from bench.study.looks import MAX_BLOCKS, MIN_BLOCKS, schedule
 
+MAX_SECONDS = 30 * 86_400
+MAX_LENGTH = 1000  # of a list
 # What may be corrected after the first run; everything else is fixed before it.
 MAY_CHANGE = {"expected_run_s", "time_limit_s", "site", "earlier_sha256"}
 

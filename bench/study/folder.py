@@ -31,7 +31,7 @@ from bench.record import archive
 from bench.study.definition import MAY_CHANGE, Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
-from bench.study.limits import MAX_BLOCKS
+from bench.study.looks import MAX_BLOCKS
 
 RESULTS = Path("results/mine")  # what users measure, beside what comes with the project
 

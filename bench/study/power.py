@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import scipy  # its stats, which take a second to import, only where a power is asked for
 
-from bench.study.stats import ALPHA, MIN_BLOCKS, Paired, half_of_t
+from bench.study.looks import ALPHA, MAX_BLOCKS, MIN_BLOCKS
+from bench.study.stats import Paired, half_of_t
 
-MAX_BLOCKS = 10_000  # more are reported as out of reach
 POWER = 0.8  # share of studies that find what is there, where a number of blocks is advised
 
 
@@ -80,17 +79,8 @@ def blocks_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | No
     """Find the fewest blocks, more than there are, at which a verdict's `chance` is POWER."""
     if p.sd_log is None:
         return None
-    start = max(MIN_BLOCKS, p.n + 1)
-    sd, effect = p.sd_log, math.log(p.ratio)
-    different = _first(lambda n: power_difference(sd, effect, n, level) >= POWER, start)
-    equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level / 2) >= POWER, start)
-    return min((n for n in (different, equal) if n is not None), default=None)
-
-
-def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Find the smallest n, `start` to MAX_BLOCKS, at which a condition begins to hold for good."""
-    counts = range(start, MAX_BLOCKS + 1)
-    at = bisect_left(counts, True, key=enough)
+    counts = range(max(MIN_BLOCKS, p.n + 1), MAX_BLOCKS + 1)  # more are out of reach
+    at = bisect_left(counts, True, key=lambda n: (chance(p, margin, n, level) or 0.0) >= POWER)
     return counts[at] if at < len(counts) else None
 
 
