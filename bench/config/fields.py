@@ -100,9 +100,7 @@ class Fields(Options):
         "'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer "
         "broadcast in a step; 'tuned': a knob of the framework set by hand",
     )
-    arm: str | None = _field(
-        _CELL, None, "name of the condition that this run is measured under", pattern=NAME
-    )
+    arm: str | None = _field(_CELL, None, "name of the condition it is measured in", pattern=NAME)
     model: str = _field(
         _WORK,
         "resnet50",
@@ -155,15 +153,9 @@ class Fields(Options):
         _DISCLOSED, "contiguous", "layout of weights and activations"
     )
     accumulate: int = _count(_DISCLOSED, 1, "micro-batches of a step, which share its images")
-    clip_norm: float | None = _field(
-        _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
-    )
-    exchange: Literal["on", "off"] = _field(
-        _EXCHANGE, "on", "'off': same loop, ranks and framework, but no gradient is exchanged"
-    )
-    overlap: Literal["on", "off"] = _field(
-        _EXCHANGE, "on", "'off': one exchange of all gradients, once the last of them is there"
-    )
+    clip_norm: float | None = _field(_DISCLOSED, None, "global L2 norm to clip gradients to", gt=0)
+    exchange: Literal["on", "off"] = _field(_EXCHANGE, "on", "'off': no gradient is exchanged")
+    overlap: Literal["on", "off"] = _field(_EXCHANGE, "on", "'off': one exchange, after backward")
     unused_parameters: bool = _field(_WORK, False, "allow steps that leave parameters out")
     base_lr: float = _field(_WORK, 0.1, "learning rate: base_lr * global batch / 256", gt=0)
     max_lr: float | None = _field(_WORK, None, "bound of the learning rate", gt=0)
@@ -179,15 +171,11 @@ class Fields(Options):
     epochs: int | None = _count(
         _WORK, None, "after the windows, train from new weights for this many epochs at most"
     )
-    target: float | None = _field(
-        _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1
-    )
+    target: float | None = _field(_WORK, None, "held-out accuracy that ends it", gt=0, le=1)
     trainings: int = _count(_METHOD, 1, "how many of them, each from a seed of its own")
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
-    lead_in_steps: int = _count(
-        _METHOD, 0, "steps before each window, outside the clock: after a turn's sleep", least=0
-    )
+    lead_in_steps: int = _count(_METHOD, 0, "steps before each window, not counted", least=0)
     steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
     inject_ms: float = _field(
         _DISCLOSED, 0.0, "sleep of every rank in a step, ms: a known slowdown", ge=0, le=10_000
@@ -197,13 +185,9 @@ class Fields(Options):
         "nothing",
         "'breakdown': log the parts of every step; such a run's speed is not counted",
     )
-    seed: int = _field(
-        _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
-    )
+    seed: int = _field(_SEED, 0, "of initial weights, data and their order", ge=0, lt=2**62)
     threads: int = _field(_WORK, 1, "compute threads of each rank", ge=1, le=4096)
-    num_workers: int = _count(
-        _WORK, 0, "data-loading processes of each rank; 0: in the training process", least=0
-    )
+    num_workers: int = _count(_WORK, 0, "data-loading processes of each rank, or none", least=0)
     bucket_mib: float | None = _field(
         _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", ge=0, le=2**20
     )
@@ -223,8 +207,7 @@ class Fields(Options):
     )
     stall_timeout_s: float = _field(
         *(_BOOK, 600.0),
-        "seconds without progress after which the run fails; ranks wait for one another to start "
-        "for a tenth of it, and a minute at least",
+        "seconds without progress that fail a run; of its start a tenth, and a minute at least",
         ge=1,
         le=86_400,
     )
