@@ -13,8 +13,7 @@ from pydantic import ValidationError, model_validator
 
 from bench import version
 from bench.backends.catalogue import CATALOGUE, REFERENCE, frameworks
-from bench.config.datasets import ON_DISK
-from bench.config.fields import Curve, Fields, Role, Settings, Transport, fields_with
+from bench.config.fields import ON_DISK, Curve, Fields, Role, Settings, Transport, fields_with
 from bench.config.rules import check, require_text
 from bench.options import (
     Parser,

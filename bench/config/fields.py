@@ -1,8 +1,9 @@
-"""The fields that define one run, each with its role and unit, and what follows by arithmetic."""
+"""The fields that define one run, each with its role and unit; the data sets that they name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,6 @@ from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
 from bench.backends.catalogue import CATALOGUE, Cell, takers
-from bench.config.datasets import PUBLISHED
 from bench.options import Options, Shown, split_commas
 
 Transport = Literal["none", "mpi", "gloo", "nccl"]
@@ -28,6 +28,51 @@ EVERYTHING_MIB = 2.0**20  # of one exchange that holds all gradients of any mode
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"  # part of the names of files and jobs
 NETWORKS = ("inception_bn", "inception_bn_28", "mlp", "resnet23", "resnet9")  # the project's own
 NAME_RULE = "use lower-case letters, digits, '-' and '_', at most 64"
+Channels = tuple[float, float, float]  # red, green, blue
+DIGITS_SAMPLES = 1797
+BUILT_IN = ("synthetic", "digits", "generated")  # need no folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDisk:
+    """A data set in data_dir. Mean and deviation are of the training images, fractions of 255."""
+
+    mean: Channels
+    std: Channels
+    flips: bool = True  # whether a mirrored image is of the same class
+    classes: int = 0  # 0: as many as there are folders
+    holds: str = ""  # what data_dir holds once it is there; "": what the user put into it
+
+    @property
+    def is_published(self) -> bool:
+        """Whether torchvision knows where to get it; it is kept in memory then."""
+        return bool(self.holds)
+
+
+# the values in common use; ImageNet's, for any folder of images, are torchvision's training's
+ON_DISK = {
+    "svhn": OnDisk(
+        mean=(0.4377, 0.4438, 0.4728),
+        std=(0.1980, 0.2010, 0.1970),
+        flips=False,  # a mirrored digit is another digit, or none
+        classes=10,
+        holds="train_32x32.mat",
+    ),
+    "cifar10": OnDisk(
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2470, 0.2435, 0.2616),
+        classes=10,
+        holds="cifar-10-batches-py",
+    ),
+    "cifar100": OnDisk(
+        mean=(0.5071, 0.4865, 0.4409),
+        std=(0.2673, 0.2564, 0.2762),
+        classes=100,
+        holds="cifar-100-python",
+    ),
+    "imagefolder": OnDisk(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+}
+PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.is_published)
 
 
 class Role(Flag):

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from bench.backends.catalogue import CATALOGUE, USERS, frameworks, takers
-from bench.config.datasets import BUILT_IN, DIGITS_SAMPLES, ON_DISK
-from bench.config.fields import Fields, Role, fields_with
+from bench.config.fields import BUILT_IN, DIGITS_SAMPLES, ON_DISK, Fields, Role, fields_with
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 
@@ -114,9 +113,6 @@ def _device(c: Fields) -> Iterator[str]:
         if c.transport in ("mpi", "gloo"):
             carries = f"transport={c.transport} carries CPU tensors"
             yield f"{carries}; with device=cuda use --transport nccl"
-        if c.precision == "float64" and c.memory_format == "channels_last":
-            cure = "use --memory-format contiguous"
-            yield f"precision=float64 has no channels_last kernels on CUDA; {cure}"
         return
     if c.transport == "nccl":
         yield "transport=nccl carries CUDA tensors; with device=cpu use --transport mpi or gloo"

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from bench.config import ON_DISK, RunConfig
-from bench.config.datasets import OnDisk
+from bench.config.fields import OnDisk
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
