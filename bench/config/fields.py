@@ -43,11 +43,6 @@ class OnDisk:
     classes: int = 0  # 0: as many as there are folders
     holds: str = ""  # what data_dir holds once it is there; "": what the user put into it
 
-    @property
-    def is_published(self) -> bool:
-        """Whether torchvision knows where to get it; it is kept in memory then."""
-        return bool(self.holds)
-
 
 # the values in common use; ImageNet's, for any folder of images, are torchvision's training's
 ON_DISK = {
@@ -72,7 +67,7 @@ ON_DISK = {
     ),
     "imagefolder": OnDisk(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
 }
-PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.is_published)
+PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.holds)  # by torchvision
 
 
 class Role(Flag):

@@ -14,7 +14,7 @@ from types import ModuleType
 
 from bench.backends.catalogue import USERS
 from bench.config import RunConfig, UsageError
-from bench.record.archive import USER_CODE
+from bench.record import USER_CODE
 
 _PROJECT = Path(__file__).parents[2]
 _OURS = (_PROJECT / "bench",)

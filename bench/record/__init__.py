@@ -37,15 +37,26 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, UsageError, make_config, strictly
-from bench.record import archive, outcome
+from bench.record import outcome
 from bench.record.events import Damaged, machine_of, parse
 from bench.record.outcome import CHECKS, OK, STATES, RunOutcome
 from bench.record.writer import SEALED, RunLog, append_event, hold, is_sealed
 
-__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
+__all__ = [
+    "CHECKS",
+    "READABLE",
+    "SCHEMA",
+    "STATES",
+    "USER_CODE",
+    "Run",
+    "RunLog",
+    "RunOutcome",
+    "allocation",
+]
 __all__ += ["append_event", "machine_of", "parse_run", "read_run", "set_aside"]
 
 SCHEMA = 17
+USER_CODE = "user_code"  # folder beside the logs: files of a user's own model and data set
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -185,8 +196,10 @@ def read_run(path: Path) -> Run:
     """Read one log in any state, in its study's archive too; raises UsageError only if it cannot
     be read.
     """
+    from bench.record.archive import read_file  # here: a run reads none
+
     try:
-        return parse_run(path, archive.read_file(path))
+        return parse_run(path, read_file(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from bench.config import UsageError
 
 NAME = "logs.tar.gz"  # members are named from the study's folder on: runs/ID.jsonl
-USER_CODE = "user_code"  # folder beside the logs: files of a user's own model and data set
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path, PurePath
 
 from bench.config import UsageError
-from bench.record import Run, allocation, archive, parse_run
+from bench.record import USER_CODE, Run, allocation, archive, parse_run
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 from bench.study.folder import JobEvent, read_lines
@@ -22,7 +22,7 @@ from plots.report import write as report
 
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
-    *("jobs/*", "collectives/*.jsonl", f"*/{archive.USER_CODE}/**/*"),
+    *("jobs/*", "collectives/*.jsonl", f"*/{USER_CODE}/**/*"),
 )
 _STAYS = ("study.toml", "jobs.jsonl")  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")
