@@ -13,7 +13,6 @@ from bench.backends.catalogue import parts
 from bench.config import Curve, RunConfig, UsageError, make_config
 from bench.study.definition import Point, Study
 
-MAX_RUNS = 100_000  # of one study: as many as a command still plans in seconds
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
 
@@ -67,14 +66,6 @@ def _share(global_batch: int, world_size: int) -> int:
     return global_batch // world_size
 
 
-def check_size(study: Study, blocks: int) -> None:
-    """Raise UsageError where that many blocks are more runs than a study may have."""
-    each = len(points(study))
-    if each * blocks > MAX_RUNS:
-        most = f"a study has at most {MAX_RUNS} runs, so at most {MAX_RUNS // each} blocks"
-        raise UsageError(f"blocks={blocks} of {each} runs are {each * blocks}; {most}")
-
-
 def check_primary(study: Study) -> None:
     """Raise UsageError unless the study's primary is exactly one of its comparisons."""
     if study.primary is None:
@@ -103,7 +94,6 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[PlannedRun]]:
     Each block depends on the study's seed and its own index alone, so more blocks leave the earlier
     ones as they were.
     """
-    check_size(study, blocks)
     curves = points(study)
     # one that exchanges nothing last: what is wrong with the exchange is said of one that does
     to_check = sorted(curves, key=lambda point: point.cell == "single")

@@ -161,13 +161,3 @@ def test_the_arm_of_a_log_is_the_one_that_it_names_if_it_has_its_fields(tmp_path
             study.arm_of(config.model_copy(update={"arm": "slow"}))
         with pytest.raises(ValueError, match=r"its precision=bf16, and \[arms\.\w+\] of the study"):
             study.arm_of(config.model_copy(update={"precision": "bf16"}))
-
-
-def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
-    many = {
-        "blocks": "blocks = 10000\nmax_blocks = 10000",
-        "world_sizes": "world_sizes = [1, 2, 4]",
-    }
-    rule = r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
-    with pytest.raises(UsageError, match=rule):
-        small(tmp_path, **many)
