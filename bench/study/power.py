@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from functools import cache
 
 import numpy as np
 import scipy  # its stats, which take a second to import, only where a power is asked for
@@ -52,18 +51,12 @@ def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> flo
     high = min(high, edge / critical)
     if high <= low:
         return 0.0
-    at, weight = _legendre()
+    at, weight = np.polynomial.legendre.leggauss(64)
     s = low + (high - low) * (at + 1) / 2
     density = 2 * df * s * scipy.stats.chi2.pdf(df * s**2, df)
     room = edge - critical * s
     inside = scipy.stats.norm.cdf(room - effect) - scipy.stats.norm.cdf(-room - effect)
     return float((high - low) / 2 * np.sum(weight * density * inside))
-
-
-@cache
-def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    """Compute places and weights of a Gauss-Legendre sum over [-1, 1]."""
-    return np.polynomial.legendre.leggauss(64)
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
