@@ -88,14 +88,11 @@ class StudyFolder:
         self._copy = self.path / "study.toml"
         self._jobs = self.path / "jobs.jsonl"
 
-    def check_not_shipped(self) -> None:
-        """Raise UsageError in a study that comes with the project."""
+    def check_open(self) -> None:
+        """Raise UsageError in a study that comes with the project, or whose logs are archived."""
         if (self.path / SHIPPED).exists():
             cure = f"choose another --results, as {RESULTS}"
             raise UsageError(f"{self.path} comes with the project and is never added to; {cure}")
-
-    def check_not_archived(self) -> None:
-        """Raise UsageError where the logs are in an archive, to which no run could add."""
         if (self.path / archive.NAME).exists():
             file, path = (quote(str(p)) for p in (self.path / archive.NAME, self.path))
             unpack = f"tar xzf {file} -C {path} && rm {file}"
@@ -103,8 +100,7 @@ class StudyFolder:
 
     def check_own(self) -> None:
         """Raise UsageError where nothing may be added, or where the lock is gone."""
-        self.check_not_shipped()
-        self.check_not_archived()
+        self.check_open()
         if self._copy.exists() and not self._jobs.exists():
             why = "and with it the lock of a job that may still be running"
             raise UsageError(f"{self._jobs} is gone, {why}; if none is: touch {self._jobs}")
@@ -152,7 +148,7 @@ class StudyFolder:
         old, new = _flat(kept), _flat(study)
         for key in sorted((old.keys() | new.keys()) - MAY_CHANGE - {"blocks"}):
             if old.get(key) != new.get(key):
-                self.check_not_shipped()  # then another name for the study would be of no use
+                self.check_open()  # then another name for the study would be of no use
                 differs = f"{key}={old.get(key)!r} there, {new.get(key)!r} now"
                 cure = "give the --site it was submitted with, a new name or another --results"
                 raise UsageError(

@@ -58,8 +58,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     launches = read_launches(sys.stdin.read())
     check_allocation(options)
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
-    folder.check_not_shipped()
-    folder.check_not_archived()
+    folder.check_open()
     for name in ("runs", "jobs"):
         (options.study_dir / name).mkdir(parents=True, exist_ok=True)
     folder.keep_study(options.study)
