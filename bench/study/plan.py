@@ -61,8 +61,10 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 def _share(global_batch: int, world_size: int) -> int:
     """Compute the batch per rank of a global batch."""
     if global_batch % world_size:
+        below = global_batch // world_size * world_size
+        use = f"{below} or {below + world_size}" if below else world_size
         wrong = f"strong.global_batch={global_batch} does not divide by world_size={world_size}"
-        raise UsageError(f"{wrong}; use {global_batch // world_size * world_size + world_size}")
+        raise UsageError(f"{wrong}; use {use}")
     return global_batch // world_size
 
 
