@@ -42,8 +42,12 @@ def write_whole(
 
 def take_lock(file: IO[str], alone: bool) -> bool:
     """Lock a file, `alone` or beside others who only look; False where somebody else has it."""
-    import fcntl  # here: Windows has none, and only those who start jobs need it
-
+    try:
+        import fcntl  # here: Windows has none, and only those who start jobs need it
+    except ImportError:
+        if alone:
+            raise
+        return True
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
