@@ -234,5 +234,8 @@ def _trainings(config: RunConfig, epochs: Sequence[Event]) -> Iterator[str]:
         reached = [config.reaches(event["correct"], event["held_out"]) for event in training]
         if any(reached[:-1]) or not (reached[-1] or len(reached) == config.epochs):
             yield f"{name} did not end where it should"
+        ranks = 0 if config.averages else config.world_size
+        if any(len(event.get("own_correct", [])) != ranks for event in training):
+            yield f"an epoch of {name} lacks what each rank has right by itself"
         if not all(event["parameters_equal"] for event in training):
             yield f"after an epoch of {name} ranks had other parameters"
