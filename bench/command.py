@@ -23,8 +23,7 @@ from bench.lifecycle.turn_table import TurnTable, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import opening
-from bench.record import SCHEMA, RunLog
-from bench.record.unfinished import set_aside
+from bench.record import SCHEMA, RunLog, set_aside
 from bench.streams import say
 
 _TOOLS = {

@@ -16,7 +16,6 @@ from bench.lifecycle.turns import ALONE, Turns
 from bench.measure import measure
 from bench.progress import result
 from bench.record import RunLog
-from bench.record.user_code import digests
 from bench.rig import Rig, assemble
 from bench.start import disturbance
 from bench.streams import answer, say
@@ -93,7 +92,7 @@ def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
         return {}
     if rig.launch.rank == 0:
         sources.keep({**rig.user_files, **later}, rig.config.log_path)
-    return {"user_code": digests(later)}
+    return {"user_code": sources.digests(later)}
 
 
 def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns: Turns) -> None:

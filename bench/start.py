@@ -15,7 +15,6 @@ from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.turns import ALONE, Turns
 from bench.record import SCHEMA, RunLog
-from bench.record.user_code import digests
 from bench.train import device
 from bench.train.device import Device
 
@@ -34,7 +33,7 @@ def write_start(
     Raises UsageError where ranks differ or share a place.
     """
     files = sources.loaded(config)
-    user_code, packages = digests(files), sources.versions(config)
+    user_code, packages = sources.digests(files), sources.versions(config)
     versions = {**backend.versions, **packages}
     shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
     rank_facts = provenance.describe_rank(launch, torch.get_num_threads())

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from bench.missing import give_up
+from bench import give_up
 
 try:
     from pydantic import BeforeValidator

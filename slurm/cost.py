@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from bench.config import RunConfig
 from bench.config.rules import steep_rate
 from bench.study.definition import Study
-from bench.study.limits import MIN_LAUNCHES
+from bench.study.looks import MIN_LAUNCHES
 from bench.study.status import RunStatus
 from slurm.fit import START_S, Job, assumed_s, minutes
 from slurm.session import Work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.config import UsageError, near
-from bench.study.files import line_of, read, read_text
+from bench.study.files import read
 from slurm.site import Site
 
 _HERE = Path(__file__).parent
@@ -30,15 +30,14 @@ def read_site(name: str) -> Site:
     """Read a shipped site by its name, or the user's own by the path of its .toml file."""
     names = _names("sites")
     if name in names:
-        return read(_HERE / "sites" / f"{name}.toml", Site, with_lines=True)
+        return read(_HERE / "sites" / f"{name}.toml", Site)
     path = Path(name)
     if path.suffix != ".toml":
         raise UsageError(f"{name!r} is not a known site ({', '.join(names)}){near(name, names)}")
-    site = read(path, Site, with_lines=True)
+    site = read(path, Site)
     if site.name != path.stem:
-        line = line_of(read_text(path), ("name",))
         rule = f"name={site.name!r} must be the file's: {path.stem!r}"
-        raise UsageError(f"{path}, line {line}: {rule}")
+        raise UsageError(f"{path}: {rule}")
     return site
 
 

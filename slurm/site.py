@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bench.config import Transport
-from bench.study.definition import Broken, StrictTable
+from bench.study.definition import StrictTable
 from slurm import tables
 from slurm.tables import WORD, OneLine, Word
 
@@ -66,8 +66,8 @@ class Site(StrictTable):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for rules in (_launch_rules, _count_rules, _request_rules):
-            for key, message in rules(self):
-                raise Broken(key, message)
+            for _, message in rules(self):
+                raise ValueError(message)
         return self
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bench.config import UsageError
 from bench.record.archive import logs_in, read_file
-from bench.study.jobs import JobEvent, read_events
+from bench.study.folder import JobEvent, read_lines
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.fit import job_of
@@ -55,7 +55,9 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
     events_of: dict[str, list[JobEvent]] = {}
     for path in logs_in(work.folder.path / "jobs"):
         with suppress(OSError, UsageError):  # then the queue and the accounts speak
-            events_of[path.stem] = [event for event in read_events(read_file(path)) if event.job]
+            events_of[path.stem] = [
+                event for event in read_lines(JobEvent, read_file(path)) if event.job
+            ]
     ids = {job: {event.job for event in events} for job, events in events_of.items()}
     for entry in work.folder.read_jobs():
         if entry.slurm_id:

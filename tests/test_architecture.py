@@ -14,7 +14,7 @@ ROOMS = ("bench", "slurm", "plots")
 GROUND = {
     "bench.version",
     "bench.factory",
-    "bench.missing",
+    "bench.give_up",
     "bench.options",
     "bench.shell",
     "bench.config",
@@ -56,7 +56,7 @@ TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle
 TORCH_FREE |= {f"bench/backends/{name}.py" for name in ("__init__", "buckets", "catalogue")}
 TORCH_FREE |= {"bench/backends/facts.py"}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
-OF_TOP = ("command", "factory", "missing", "progress", "streams")
+OF_TOP = ("command", "factory", "progress", "streams")
 TORCH_FREE |= {f"bench/{name}.py" for name in OF_TOP}
 TORCH_FREE |= {"bench/instrument/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own

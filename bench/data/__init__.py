@@ -8,7 +8,7 @@ from itertools import islice
 from torch.utils.data import DataLoader, Dataset
 
 from bench.config import RunConfig, UsageError
-from bench.config.datasets import ON_DISK, PUBLISHED
+from bench.config.fields import ON_DISK, PUBLISHED
 from bench.data import augment
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from bench.config import ON_DISK, RunConfig
-from bench.config.datasets import OnDisk
+from bench.config.fields import OnDisk
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -27,10 +27,9 @@ def in_words(config: RunConfig) -> str:
     """Describe the augmentation in words, for the run log."""
     if ":" in config.dataset:
         return "the data set's own"
-    folder = config.dataset == "imagefolder"
-    if config.dataset not in ON_DISK or not config.augment:
-        return "none: shorter edge resized, centre crop" if folder else "none"
-    if folder:
+    if config.dataset not in ON_DISK:
+        return "none"
+    if config.dataset == "imagefolder":
         return "random resized crop, horizontal flip"
     flip = ", horizontal flip" if ON_DISK[config.dataset].flips else ""
     return f"random crop after {PADDING} pixels of padding{flip}"

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench import checkout
 from bench.backends.catalogue import interface_variables
 from bench.config import RunConfig, UsageError
-from bench.missing import checkout
 
 # By default glibc gives freed memory back to the kernel in some processes and not in others: it
 # depends on the order of their first large allocations. The former fault it in again in every step.

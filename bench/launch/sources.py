@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import site
 import sys
 import sysconfig
@@ -13,11 +14,11 @@ from types import ModuleType
 
 from bench.backends.catalogue import USERS
 from bench.config import RunConfig, UsageError
-from bench.record.user_code import digests, folder_of
-from bench.study.disk import write_whole
+from bench.record import USER_CODE
 
 _PROJECT = Path(__file__).parents[2]
 _OURS = (_PROJECT / "bench",)
+_DIGITS = 12  # of a digest, in the name of a folder
 
 
 def factories(config: RunConfig) -> tuple[str, ...]:
@@ -70,10 +71,23 @@ def versions(config: RunConfig) -> dict[str, str]:
     return {name: metadata.version(holders[name][0]) for name in packages & holders.keys()}
 
 
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Compute the SHA-256 of each file, by its path."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+def folder_of(sha256: Mapping[str, str]) -> str:
+    """Name the folder of files with these digests by path, relative to the logs' folder."""
+    text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(sha256.items()))
+    return f"{USER_CODE}/{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
+
+
 def keep(files: Mapping[str, bytes], log: Path | None) -> None:
     """Copy `files` to beside the log, laid out for PYTHONPATH. Raises UsageError if that fails."""
-    if log is None:
+    if log is None or not files:
         return
+    from bench.study.disk import write_whole  # few runs have files of their own
+
     place = log.parent / folder_of(digests(files))
     for name, content in files.items():
         if not (place / name).exists():

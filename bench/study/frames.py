@@ -39,7 +39,7 @@ OF_THE_ANALYSIS = (
 )
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
-_WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
+_WORTH_LOGS = 500  # fewer are read sooner than other processes start
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]
     """Read logs in order; by as many processes as there are cores, where worth their start."""
     one = partial(_read_one, study=study)
     cores = len(os.sched_getaffinity(0))
-    if cores == 1 or sum(map(archive.size_bytes, paths)) < _WORTH_BYTES:
+    if cores == 1 or len(paths) < _WORTH_LOGS:
         yield from map(one, paths)
         return
     with ProcessPoolExecutor(cores, get_context("fork")) as pool:

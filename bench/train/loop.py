@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.config.derived import MOMENTUM
+from bench.config.fields import MOMENTUM
 from bench.instrument import Observer
 from bench.models.requirements import require_pictures, require_scores
 from bench.randomness import seed_beside_torch

@@ -127,7 +127,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     """Train the same steps in plain torch; the shards' gradients are summed in `order`."""
     import torch
 
-    from bench.config.derived import MOMENTUM
+    from bench.config.fields import MOMENTUM
     from bench.instrument.parity import mean, own_gradients
     from bench.models import build_model
     from bench.train.checks import digest

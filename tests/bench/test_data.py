@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bench.config import RunConfig
-from bench.config.datasets import DIGITS_SAMPLES
+from bench.config.fields import DIGITS_SAMPLES
 from bench.data import batches, describe, load_images, step_indices
 from bench.data.sampler import fixed_part, rank_indices
 from bench.train.input import Input

@@ -29,6 +29,7 @@ def test_gloo_needs_no_matching_mpi(tmp_path: Path, launcher: str, backend: str)
     words = ["--backend", backend, "--transport", "gloo", "--log-path", str(log)]
     done = ranks.run(GLOO[launcher](2, "-m", "bench", *SHORT, *words), timeout_s=100)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Total img/sec on 2 CPU(s): " in done.stdout
     result = read_run(log)
     assert result.problem is None
     assert [r["source"] for r in result.host["ranks"]] == [launcher.split()[0]] * 2

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.launch.sources import digests, folder_of
 from bench.record import read_run
-from bench.record.user_code import digests, folder_of
 from tests.bench.ranks import ROOT, bench, run
 
 pytestmark = pytest.mark.ranks

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from bench.config import RunConfig
-from bench.config.derived import MOMENTUM
+from bench.config.fields import MOMENTUM
 from bench.vision import import_torchvision
 
 Step = Callable[[], None]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.backends.catalogue import interface_variables
-from bench.config.datasets import ON_DISK, PUBLISHED
+from bench.config.fields import ON_DISK, PUBLISHED
 
 _SETUP = "run make setup"
 # launcher -> how the MPI libraries that it starts begin their version text; others start no MPI

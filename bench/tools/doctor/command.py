@@ -121,7 +121,8 @@ def _host(config: RunConfig, launch: Launch) -> Iterator[Finding]:
     try:
         yield checks.folder(meeting_folder(launch, config.log_path), "ranks meet in", "--log-path")
     except UsageError as error:
-        yield Finding("folder", "failure", error.text, error.cure)
+        text, _, cure = str(error).partition("; ")
+        yield Finding("folder", "failure", text, cure)
     if config.log_path is not None:
         yield checks.folder(config.log_path.parent, "logs go to", "--log-path")
     yield checks.data(config.dataset, config.data_dir)
