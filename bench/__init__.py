@@ -1,14 +1,48 @@
 """Measure one configuration: one training loop, interchangeable backends, one run log."""
 
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
+
+_ROOT = Path(__file__).resolve().parents[1]
 
 
 def version() -> str:
     """Read the project's version from pyproject.toml in a checkout, else of the installed copy."""
     try:
-        text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+        text = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
         return str(tomllib.loads(text)["project"]["version"])
     except OSError:
         return metadata.version("horovod-vs-ddp")
+
+
+def checkout() -> Path | None:
+    """Find the folder in which `make setup` works; None for an installed copy."""
+    return _ROOT if (_ROOT / "Makefile").exists() else None
+
+
+def explain_missing(error: ImportError) -> str:
+    """Name the package and the way out in a line. Raises `error` if this project lacks a module."""
+    cause: BaseException = error  # pandas hides which package it lacks
+    while (before := cause.__cause__ or cause.__context__) is not None:
+        cause = before
+    if not isinstance(cause, ModuleNotFoundError) or cause.name is None:
+        return f"{error.name or 'a package'} does not import: {cause}"
+    package = cause.name.partition(".")[0]
+    if package in ("bench", "slurm", "plots", "tests"):
+        raise error
+    if package in sys.stdlib_module_names:
+        return f"{package} is not part of Python on {sys.platform}; run this command on Linux"
+    cure = "install it with pip, or run `make setup`"
+    if (root := checkout()) is not None:
+        target = "." if Path.cwd() == root else root
+        cure = f"run `make setup` and start .venv/bin/python, or `pip install {target}`"
+    return f"{package} is not installed for {sys.executable}; {cure}"
+
+
+def give_up(error: ImportError) -> NoReturn:
+    """End a command whose own packages are not there."""
+    print(f"error: {explain_missing(error)}", file=sys.stderr)
+    sys.exit(2)

@@ -9,7 +9,7 @@ if __name__ == "__main__":
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    from bench.missing import give_up
+    from bench import give_up
 
     try:
         from bench.command import main

@@ -20,8 +20,7 @@ from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending, Pulse, on_interr
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.turns import ALONE, SharedTurns, Turns, TurnTable, place_of
 from bench.progress import opening, say
-from bench.record import SCHEMA, RunLog
-from bench.record.unfinished import set_aside
+from bench.record import SCHEMA, RunLog, set_aside
 
 _TOOLS = {
     "doctor": "bench.tools.doctor.command",

@@ -19,16 +19,6 @@ COLUMNS = 79  # of a description
 class UsageError(ValueError):
     """The user's mistake in one line: value, rule and way out; shells print it and exit 2."""
 
-    @property
-    def text(self) -> str:
-        """The value and the rule."""
-        return str(self).partition("; ")[0]
-
-    @property
-    def cure(self) -> str:
-        """The way out; empty where the line names none."""
-        return str(self).partition("; ")[2]
-
 
 def near(name: str, valid: Iterable[str]) -> str:
     """Suggest the closest valid name as '; did you mean ...?', or return '' if none is close."""

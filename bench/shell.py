@@ -9,8 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
-from bench import version
-from bench.missing import explain_missing
+from bench import explain_missing, version
 from bench.options import COLUMNS, Options, UsageError, near, wrapped
 
 _MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from bench.missing import give_up
+from bench import give_up
 
 try:
     from bench.config import UsageError

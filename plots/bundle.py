@@ -13,16 +13,16 @@ from datetime import datetime
 from pathlib import Path, PurePath
 
 from bench.config import UsageError
-from bench.record import Run, allocation, archive, parse_run
+from bench.record import USER_CODE, Run, allocation, archive, parse_run
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
+from bench.study.folder import JobEvent, read_lines
 from bench.study.frames import ATTEMPT, changed_study
-from bench.study.jobs import read_events
 from plots.report import write as report
 
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
-    *("jobs/*", "collectives/*.jsonl", "*/user_code/**/*"),
+    *("jobs/*", "collectives/*.jsonl", f"*/{USER_CODE}/**/*"),
 )
 _STAYS = ("study.toml", "jobs.jsonl")  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")
@@ -107,9 +107,10 @@ def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
         files = _read(folder, _BELONGS)
         for path, data in archive.contents(folder).items():
             if files.setdefault(path, data) != data:
-                raise archive.differs(folder / path)
+                both = f"{folder / path} is another file in {archive.NAME} beside it"
+                raise UsageError(f"{both}; remove one of the two")
         for path in sorted(path for path in files if PurePath(path).match("jobs/*.jsonl")):
-            events = [(e.event, e.job, e.restart) for e in read_events(files[path])]
+            events = [(e.event, e.job, e.restart) for e in read_lines(JobEvent, files[path])]
             begun = [place for event, *place in events if event == "begin"]
             if begun and ("end", *begun[-1]) not in events:
                 job = f"{folder}: {path}: {allocation(*begun[-1])} has begun and not ended"

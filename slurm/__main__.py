@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, ClassVar
 
-from bench.missing import give_up
+from bench import give_up
 
 try:
     from pydantic import BeforeValidator

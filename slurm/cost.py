@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 
 from bench.study.definition import Study
-from bench.study.limits import MIN_LAUNCHES
+from bench.study.looks import MIN_LAUNCHES
 from bench.study.status import RunStatus
 from slurm.fit import START_S, Job, assumed_s, minutes
 from slurm.session import Work

@@ -12,11 +12,10 @@ from pydantic import BeforeValidator, Field
 from bench.config import UsageError
 from bench.options import Shown, option, split_commas
 from bench.shell import Command
-from bench.study.definition import Study
+from bench.study.definition import MAX_SECONDS, Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
-from bench.study.limits import MAX_LAUNCHES, MAX_SECONDS, MIN_LAUNCHES
-from bench.study.looks import STEP
+from bench.study.looks import MAX_LAUNCHES, MIN_LAUNCHES, STEP
 from bench.study.plan import PlannedRun, plan
 from bench.study.status import RunStatus, duration, look, not_comparable, seconds_left
 from slurm.fit import Job, fit, jobs, text_of

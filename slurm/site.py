@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bench.config import Transport, UsageError, near
-from bench.study.definition import Bool, Broken, Int, StrictTable
-from bench.study.files import line_of, read, read_text
+from bench.study.definition import Bool, Int, StrictTable
+from bench.study.files import read
 
 _HERE = Path(__file__).parent
 
@@ -144,43 +144,43 @@ class Site(StrictTable):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for key, message in _broken_rules(self):
-            raise Broken(key, message)
+        for message in _broken_rules(self):
+            raise ValueError(message)
         return self
 
 
-def _broken_rules(s: Site) -> Iterator[tuple[str, str]]:
-    """Yield the key to change and a message for each rule between keys that is broken."""
+def _broken_rules(s: Site) -> Iterator[str]:
+    """Yield a message for each rule between keys that is broken."""
     slurm, mpirun, launch = s.scheduler == "slurm", s.launch == "mpirun", f"launch={s.launch!r}"
     gpus, ranks, per_rank = s.node.gpus, s.ranks_per_node, s.cpu.per_rank
     if mpirun == slurm:
         starts = "takes a hostfile, no scheduler" if mpirun else "starts steps of Slurm jobs"
         use = f"use scheduler = {'none' if mpirun else 'slurm'!r} or another launch"
-        yield "launch", f"{launch} {starts}; {use}"
+        yield f"{launch} {starts}; {use}"
     owners = {"mpirun_args": "mpirun", "hostfile": "mpirun", "mpi": "srun"}
     for key, launchers in {**owners, "launch_args": "srun ibrun"}.items():
         if getattr(s, key) and s.launch not in launchers.split():
-            yield key, f"{key} has no effect with {launch}; leave it out"
+            yield f"{key} has no effect with {launch}; leave it out"
     if s.transport == "nccl" and not gpus:
-        yield "transport", "transport='nccl' joins GPUs, and node.gpus is 0; use 'mpi' or 'gloo'"
+        yield "transport='nccl' joins GPUs, and node.gpus is 0; use 'mpi' or 'gloo'"
     if 0 < gpus < ranks:
         problem = f"cpu.ranks_per_node={ranks}, but a node has {gpus} GPUs, one for each rank"
-        yield "cpu.ranks_per_node", f"{problem}; use at most {gpus}"
+        yield f"{problem}; use at most {gpus}"
     cpus = (s.node.cores or 0) * s.node.threads_per_core
     if 0 < cpus < ranks * per_rank:
         problem = f"cpu.per_rank={per_rank} times {ranks} ranks is more than the node's {cpus} CPUs"
-        yield "cpu.per_rank", f"{problem}; use at most {cpus // ranks}"
+        yield f"{problem}; use at most {cpus // ranks}"
     if slurm and (s.cpu.threads or 1) > per_rank:
         problem = f"cpu.threads={s.cpu.threads}, but a rank has {per_rank} CPUs"
-        yield "cpu.threads", f"{problem}; use at most {per_rank}"
-    for index, option in enumerate(s.access.extra):
-        key, form = f"access.extra.{index}", """'--name=value' or '--name="a value"'"""
+        yield f"{problem}; use at most {per_rank}"
+    form = """'--name=value' or '--name="a value"'"""
+    for option in s.access.extra:
         if not (match := re.fullmatch(rf'--([a-z][a-z-]*)(={WORD}|="[^"\\]*")?', option)):
-            yield key, f"access.extra: {option!r} is not of the form {form}"
+            yield f"access.extra: {option!r} is not of the form {form}"
         # sbatch takes names cut short as well
         elif any(name.startswith(match[1]) for name in _OURS.split()):
             problem = f"access.extra: {option!r} breaks a job"
-            yield key, f"{problem}: submit, the study or another key sets it; leave it out"
+            yield f"{problem}: submit, the study or another key sets it; leave it out"
 
 
 def find_study(text: str) -> Path:
@@ -202,15 +202,13 @@ def read_site(name: str) -> Site:
     """Read a shipped site by its name, or the user's own by the path of its .toml file."""
     names = _names("sites")
     if name in names:
-        return read(_HERE / "sites" / f"{name}.toml", Site, with_lines=True)
+        return read(_HERE / "sites" / f"{name}.toml", Site)
     path = Path(name)
     if path.suffix != ".toml":
         raise UsageError(f"{name!r} is not a known site ({', '.join(names)}){near(name, names)}")
-    site = read(path, Site, with_lines=True)
+    site = read(path, Site)
     if site.name != path.stem:
-        line = line_of(read_text(path), ("name",))
-        rule = f"name={site.name!r} must be the file's: {path.stem!r}"
-        raise UsageError(f"{path}, line {line}: {rule}")
+        raise UsageError(f"{path}: name={site.name!r} must be the file's: {path.stem!r}")
     return site
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench.config import UsageError
 from bench.record.archive import read_file
-from bench.study.jobs import JobEvent, read_events
+from bench.study.folder import JobEvent, read_lines
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.fit import job_of
@@ -57,7 +57,7 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
     for job, job_id in last.items():
         events: list[JobEvent] = []
         with suppress(OSError, UsageError):  # then the queue and the accounts speak
-            spoken = read_events(read_file(work.folder.path / "jobs" / f"{job}.jsonl"))
+            spoken = read_lines(JobEvent, read_file(work.folder.path / "jobs" / f"{job}.jsonl"))
             events = [event for event in spoken if event.job == job_id]
         if job_id in queued:
             state = "pending" if queued[job_id] == "pending" else "running"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.config import UsageError
-from bench.study.limits import MAX_SECONDS
+from bench.study.definition import MAX_SECONDS
 from bench.study.looks import STEP
 from bench.study.status import count, duration, seconds_left
 from slurm import local_run
@@ -117,7 +117,8 @@ class RunLoop:
         for planned in work.todo:
             work.folder.set_aside(planned.log)
         facts = {"site": work.site.name, "launches": work.launches, "runs": len(work.todo)}
-        script = work.folder.add_job(self.lock, work.script(), **facts)
+        script = work.folder.add_script(work.script(), "")
+        work.folder.record_job(self.lock, script, **facts)
         runs = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{runs}, {work.estimate}; {script}", flush=True)
         if self.launch_s is None:

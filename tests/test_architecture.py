@@ -15,7 +15,7 @@ from tests import abilities
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
-GROUND = {f"bench.{name}" for name in ("version", "factory", "missing", "options", "shell")}
+GROUND = {f"bench.{name}" for name in ("version", "factory", "give_up", "options", "shell")}
 GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
 STARTS_RANKS = {f"bench.launch.{name}" for name in ("launcher", "machine")}
@@ -31,7 +31,7 @@ TORCH_FREE: tuple[str, ...] = (
 )
 TORCH_FREE += ("bench/study/", "bench/launch/", "bench/tools/doctor/")
 TORCH_FREE += tuple(f"bench/backends/{x}.py" for x in ("__init__", "buckets", "catalogue", "facts"))
-OF_TOP = ("__init__", "__main__", "command", "factory", "missing", "progress", "streams")
+OF_TOP = ("__init__", "__main__", "command", "factory", "progress")
 TORCH_FREE += tuple(f"bench/{name}.py" for name in OF_TOP)
 TORCH_FREE += ("bench/instrument/timeline.py",)
 # the ranks' meeting, and what the doctor starts in a process of its own

@@ -17,7 +17,7 @@ from bench.backends import mpi_group
 from bench.backends.buckets import buckets
 from bench.backends.protocol import Backend, Reduction, Session
 from bench.config import RunConfig
-from bench.config.derived import MATCHED_BUCKET_MIB
+from bench.config.fields import MATCHED_BUCKET_MIB
 from bench.launch.world import Launch
 from bench.train.device import Device
 

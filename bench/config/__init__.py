@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -13,14 +13,11 @@ from pydantic import ValidationError, model_validator
 
 from bench import version
 from bench.backends.catalogue import CATALOGUE, REFERENCE, frameworks
-from bench.config.derived import Derived
-from bench.config.fields import ON_DISK, Curve, Role, Settings, Transport, fields_with
+from bench.config.fields import ON_DISK, Curve, Fields, Role, Settings, Transport, fields_with
 from bench.config.rules import check, require_text
 from bench.options import (
-    Options,
     Parser,
     UsageError,
-    add_options,
     explain,
     near,
     new_parser,
@@ -29,10 +26,10 @@ from bench.options import (
 
 __all__ = ["ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings", "Transport"]
 __all__ += ["UsageError", "explain", "fields_with", "make_config", "near", "parse_argv"]
-__all__ += ["words_beside"]
+__all__ += ["strictly"]
 
 
-class RunConfig(Derived):
+class RunConfig(Fields):
     """One run: one process group, one log. Raises `pydantic.ValidationError` for a broken rule."""
 
     example: ClassVar[str] = (
@@ -96,24 +93,29 @@ def _parser(prog: str, about: str) -> Parser:
 
 
 def _read_fields(path: Path) -> dict[str, Any]:
-    """Read the fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not.
-
-    Which go together is not checked. Raises UsageError for anything else.
-    """
+    """Read the fields of a config file. Raises UsageError."""
     try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        _require_known(fields)
-        for name, value in fields.items():
-            if isinstance(value, str):
-                require_text(name, value)
-        # as JSON, in which a path and a list have no other form; a date, no field's type, has none
-        text = json.dumps(fields, default=lambda value: {"date": str(value)})
-        checked = Derived.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        raise UsageError(f"{path}: {explain(error)}") from None
+        return strictly(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
-    return {name: getattr(checked, name) for name in fields}
+
+
+def strictly(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Check fields that a file holds, each for its very type: 4 is a number, "4" and 4.0 are not.
+
+    Which go together is not checked. Raises UsageError.
+    """
+    _require_known(values)
+    for name, value in values.items():
+        if isinstance(value, str):
+            require_text(name, value)
+    # as JSON, in which a path and a list have no other form; a date, no field's type, has none
+    text = json.dumps(values, default=lambda value: {"date": str(value)})
+    try:
+        checked = Fields.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise UsageError(explain(error)) from None
+    return {name: getattr(checked, name) for name in values}
 
 
 def _require_known(fields: Mapping[str, Any]) -> None:
@@ -149,19 +151,6 @@ def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunCo
     if show:
         _print_and_exit(config.to_toml())
     return config
-
-
-def words_beside(
-    model: type[Options], argv: Sequence[str], prog: str, names: Collection[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Read the texts of a command's own options, and of those fields of a run that it also takes.
-
-    --help prints and exits 0; raises UsageError on an unknown word.
-    """
-    parser = new_parser(model, prog)
-    add_options(parser, RunConfig, names)
-    words = read_words(parser, argv)
-    return words, {name: words.pop(name) for name in names if name in words}
 
 
 def _print_and_exit(text: str) -> NoReturn:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
-from bench.backends.catalogue import CATALOGUE, takers
+from bench.backends.catalogue import CATALOGUE, Cell, takers
 from bench.options import Options, Shown, split_commas
 
 Transport = Literal["none", "mpi", "gloo", "nccl"]
@@ -22,10 +22,12 @@ Curve = Literal["weak", "strong", "batch"]
 Observed = Literal["nothing", "breakdown", "framework"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
+MOMENTUM = 0.9  # of SGD, in every run
+MATCHED_BUCKET_MIB = 25.0
+EVERYTHING_MIB = 2.0**20  # of one exchange that holds all gradients of any model
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"  # part of the names of files and jobs
 NETWORKS = ("inception_bn", "inception_bn_28", "mlp", "resnet23", "resnet9")  # the project's own
 NAME_RULE = "use lower-case letters, digits, '-' and '_', at most 64"
-
 Channels = tuple[float, float, float]  # red, green, blue
 
 DIGITS_SAMPLES = 1797
@@ -43,7 +45,7 @@ class OnDisk:
     flips: bool = True  # whether a mirrored image is of the same class
     classes: int = 0  # 0: as many as there are folders
     holds: str = ""  # what data_dir holds once torchvision has fetched it; "": what the user put in
-    augmentation: tuple[str, str] = ("none", f"{_CROP}, horizontal flip")  # without and with it
+    augmentation: str = f"{_CROP}, horizontal flip"
 
 
 # the values in common use; ImageNet's, for any folder of images, are torchvision's training's
@@ -54,7 +56,7 @@ ON_DISK = {
         flips=False,  # a mirrored digit is another digit, or none
         classes=10,
         holds="train_32x32.mat",
-        augmentation=("none", _CROP),
+        augmentation=_CROP,
     ),
     "cifar10": OnDisk(
         mean=(0.4914, 0.4822, 0.4465),
@@ -71,10 +73,7 @@ ON_DISK = {
     "imagefolder": OnDisk(
         mean=(0.485, 0.456, 0.406),
         std=(0.229, 0.224, 0.225),
-        augmentation=(
-            "none: shorter edge resized, centre crop",
-            "random resized crop, horizontal flip",
-        ),
+        augmentation="random resized crop, horizontal flip",
     ),
 }
 PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.holds)
@@ -150,18 +149,14 @@ class Fields(Options):
         "'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer "
         "broadcast in a step; 'tuned': a knob of the framework set by hand",
     )
-    arm: str | None = _field(
-        _CELL, None, "name of the condition that this run is measured under", pattern=NAME
-    )
+    arm: str | None = _field(_CELL, None, "name of the condition it is measured in", pattern=NAME)
     model: str = _field(
         _WORK,
         "resnet50",
         f"{', '.join(['of torchvision', *NETWORKS])}; or package.module:factory(num_classes)",
     )
     model_width: float = _field(
-        _WORK,
-        1.0,
-        f"share of their channels, of {', '.join([*NETWORKS, 'a factory that takes a config'])}",
+        *(_WORK, 1.0, f"share of the channels of {', '.join(NETWORKS)}, or of your factory"),
         gt=0,
         le=16,
     )
@@ -177,7 +172,6 @@ class Fields(Options):
         *(_LAUNCH | Role.FOLDER, None),
         f"folder of a data set on disk; {', '.join(PUBLISHED)} are fetched into it if missing",
     )
-    augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
     sharding: Literal["reshuffled", "fixed"] = _field(
         *(_WORK, "reshuffled"),
         "which samples a rank sees: 'reshuffled' over all ranks every epoch, or one 'fixed' part "
@@ -208,15 +202,9 @@ class Fields(Options):
         _DISCLOSED, "contiguous", "layout of weights and activations"
     )
     accumulate: int = _count(_DISCLOSED, 1, "micro-batches of a step, which share its images")
-    clip_norm: float | None = _field(
-        _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
-    )
-    exchange: Literal["on", "off"] = _field(
-        _EXCHANGE, "on", "'off': same loop, ranks and framework, but no gradient is exchanged"
-    )
-    overlap: Literal["on", "off"] = _field(
-        _EXCHANGE, "on", "'off': one exchange of all gradients, once the last of them is there"
-    )
+    clip_norm: float | None = _field(_DISCLOSED, None, "global L2 norm to clip gradients to", gt=0)
+    exchange: Literal["on", "off"] = _field(_EXCHANGE, "on", "'off': no gradient is exchanged")
+    overlap: Literal["on", "off"] = _field(_EXCHANGE, "on", "'off': one exchange, after backward")
     unused_parameters: bool = _field(_WORK, False, "allow steps that leave parameters out")
     base_lr: float = _field(_WORK, 0.1, "learning rate: base_lr * global batch / 256", gt=0)
     max_lr: float | None = _field(_WORK, None, "bound of the learning rate", gt=0)
@@ -229,49 +217,26 @@ class Fields(Options):
     label_smoothing: float = _field(
         _DISCLOSED, 0.0, "share of each label that is spread over all classes", ge=0, lt=1
     )
-    epochs: int | None = _field(
-        _WORK,
-        None,
-        "after the windows, train from new weights for this many epochs at most",
-        ge=1,
-        le=10_000,
+    epochs: int | None = _count(
+        _WORK, None, "after the windows, train from new weights for this many epochs at most"
     )
-    target: float | None = _field(
-        _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1
-    )
+    target: float | None = _field(_WORK, None, "held-out accuracy that ends it", gt=0, le=1)
     trainings: int = _count(_METHOD, 1, "how many of them, each from a seed of its own")
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
-    lead_in_steps: int = _count(
-        _METHOD,
-        0,
-        "steps before each window, outside the clock: of worlds that take turns, and have slept",
-        least=0,
-    )
+    lead_in_steps: int = _count(_METHOD, 0, "steps before each window, not counted", least=0)
     steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
     inject_ms: float = _field(
-        _DISCLOSED,
-        0.0,
-        "sleep of every rank in every step, ms: a known slowdown, for studies of the instrument",
-        ge=0,
-        le=10_000,
+        _DISCLOSED, 0.0, "sleep of every rank in a step, ms: a known slowdown", ge=0, le=10_000
     )
     observe: Annotated[Observed, Shown(metavar="{nothing,breakdown}")] = _field(
         _METHOD | Role.APART,
         "nothing",
         "'breakdown': log the parts of every step; such a run's speed is not counted",
     )
-    seed: int = _field(
-        _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
-    )
+    seed: int = _field(_SEED, 0, "of initial weights, data and their order", ge=0, lt=2**62)
     threads: int = _field(_WORK, 1, "compute threads of each rank", ge=1, le=4096)
-    num_workers: int = _field(
-        _WORK,
-        0,
-        "data-loading processes of each rank; 0 loads in the training process",
-        ge=0,
-        le=4096,
-    )
+    num_workers: int = _count(_WORK, 0, "data-loading processes of each rank, or none", least=0)
     bucket_mib: float | None = _field(
         _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", ge=0, le=2**20
     )
@@ -291,8 +256,7 @@ class Fields(Options):
     )
     stall_timeout_s: float = _field(
         *(_BOOK, 600.0),
-        "seconds without progress after which the run fails; ranks wait for one another to start "
-        "for a tenth of it, and a minute at least",
+        "seconds without progress that fail a run; of its start a tenth, and a minute at least",
         ge=1,
         le=86_400,
     )
@@ -305,6 +269,81 @@ class Fields(Options):
     curves: Annotated[tuple[Curve, ...], BeforeValidator(split_commas)] = _field(
         _PLAN, (), "curves that this run is a point of, comma-separated: weak, strong, batch"
     )
+
+    @property
+    def samples_per_step(self) -> int:
+        """Images per step over all ranks."""
+        return self.global_batch or self.samples_per_rank * self.world_size
+
+    @property
+    def samples_per_rank(self) -> int:
+        """Images per step on each rank."""
+        if self.batch_per_rank is not None:
+            return self.batch_per_rank
+        assert self.global_batch is not None
+        return self.global_batch // self.world_size
+
+    @property
+    def samples_per_microbatch(self) -> int:
+        """Images of one forward pass on each rank."""
+        return self.samples_per_rank // self.accumulate
+
+    @property
+    def steps(self) -> int:
+        """Optimiser updates of the whole run, warm-up included."""
+        return self.warmup_steps + self.windows * (self.lead_in_steps + self.steps_per_window)
+
+    @property
+    def bucket_cap_mib(self) -> float | None:
+        """MiB at which an exchange of gradients is full; None where a framework decides."""
+        if self.bucket_mib is not None:
+            return self.bucket_mib
+        if self.overlap == "off":
+            return EVERYTHING_MIB
+        return MATCHED_BUCKET_MIB if self.settings == "matched" else None
+
+    @property
+    def ranks_part(self) -> bool:
+        """Whether every rank trains on its own, and so must end with other parameters."""
+        return self.exchange == "off" and self.world_size > 1
+
+    @property
+    def averages(self) -> bool:
+        """Whether every step takes the mean of all ranks' gradients, or each rank its own."""
+        return self.mode == "sync"
+
+    @property
+    def is_throughput(self) -> bool:
+        """Whether the windows time training as it is: it is not left out, and not observed."""
+        usual = type(self).model_fields
+        return all(getattr(self, n) == usual[n].default for n in fields_with(Role.APART))
+
+    @property
+    def cell(self) -> str:
+        """What is compared: framework/transport or 'single'."""
+        return Cell(self.backend, "" if self.transport == "none" else self.transport).name
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """Linear scaling (Goyal et al. 2017), but not above `max_lr`; reached after warm-up."""
+        scaled = self.base_lr * self.samples_per_step / 256
+        return scaled if self.max_lr is None else min(scaled, self.max_lr)
+
+    def learning_rate(self, step: int, steps: int | None = None) -> float:
+        """Give the learning rate at `step` (0-based, with warm-up) of `steps`; default: the run's.
+
+        It rises linearly (Goyal et al. 2017), and then stays or falls linearly.
+        """
+        rise, steps = self.lr_warmup_steps, steps or self.steps
+        if step < rise:
+            return self.peak_learning_rate * (step + 1) / rise
+        if self.lr_decay == "none":
+            return self.peak_learning_rate
+        return self.peak_learning_rate * (steps - step) / (steps - rise)
+
+    def reaches(self, correct: int, samples: int) -> bool:
+        """Check whether a training with so many of the held-out samples right is done."""
+        return self.target is not None and correct / samples >= self.target
 
 
 @cache

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from bench.backends.catalogue import CATALOGUE, USERS, frameworks, takers
-from bench.config.derived import Derived
-from bench.config.fields import BUILT_IN, DIGITS_SAMPLES, ON_DISK, Role, fields_with
+from bench.config.fields import BUILT_IN, DIGITS_SAMPLES, ON_DISK, Fields, Role, fields_with
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 
 
-def steep_rate(c: Derived) -> str | None:
+def steep_rate(c: Fields) -> str | None:
     """Warn in one line if the learning rate will probably make the loss explode; None if not."""
     rate = c.peak_learning_rate
     if rate <= _STEEP or c.lr_warmup_steps or c.emulate is not None:
@@ -30,29 +29,25 @@ def require_text(name: str, value: str) -> None:
     """Raise ValueError for text that no log, file name or terminal can hold."""
     if not value:
         raise ValueError(f"{name}='' is empty; leave it out, or give a value")
-    for character in value:
-        category = unicodedata.category(character)
-        if category in ("Cc", "Cs"):
-            control = f"the control character {character!r}"
-            fault = control if category == "Cc" else "bytes that are no UTF-8"
-            raise ValueError(f"{name}={value!r} holds {fault}; use another name")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
+        fault = "a control character, or bytes that are no UTF-8"
+        raise ValueError(f"{name}={value!r} holds {fault}; use another name")
 
 
-def _changed(c: Derived, names: Iterable[str]) -> list[str]:
+def _changed(c: Fields, names: Iterable[str]) -> list[str]:
     """Name those of the fields that are not at their default, as 'name=value'."""
-    usual = Derived.model_fields
+    usual = Fields.model_fields
     return [f"{n}={getattr(c, n)}" for n in names if getattr(c, n) != usual[n].default]
 
 
-def check(c: Derived) -> None:
+def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
-    rules = (_world, _batch, _data, _device, _exchange, _knobs)
-    modes = (_asynchronous, _trainings, _emulation)
-    if broken := next(chain.from_iterable(rule(c) for rule in (*rules, *modes)), None):
+    rules = (_world, _batch, _data, _device, _exchange, _knobs, _modes)
+    if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
         raise ValueError(broken)
 
 
-def _world(c: Derived) -> Iterator[str]:
+def _world(c: Fields) -> Iterator[str]:
     if c.backend not in CATALOGUE:
         cure = f"or bring {USERS}{c.backend} on Python's path"
         yield f"backend={c.backend!r} is none of {', '.join(CATALOGUE)}; {cure}"
@@ -68,7 +63,7 @@ def _world(c: Derived) -> Iterator[str]:
         yield f"backend={c.backend} has no transport={c.transport}; {use}"
 
 
-def _batch(c: Derived) -> Iterator[str]:
+def _batch(c: Fields) -> Iterator[str]:
     if (c.global_batch is None) == (c.batch_per_rank is None):
         yield "give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)"
     if c.global_batch is not None and c.global_batch % c.world_size:
@@ -82,7 +77,7 @@ def _batch(c: Derived) -> Iterator[str]:
         yield f"accumulate={c.accumulate} does not divide {images}: {reason}; choose a divisor"
 
 
-def _data(c: Derived) -> Iterator[str]:
+def _data(c: Fields) -> Iterator[str]:
     is_factory = ":" in c.dataset
     if not is_factory and c.dataset not in (*BUILT_IN, *ON_DISK):
         names = ", ".join((*BUILT_IN, *ON_DISK))
@@ -106,7 +101,7 @@ def _data(c: Derived) -> Iterator[str]:
         yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 
 
-def _device(c: Derived) -> Iterator[str]:
+def _device(c: Fields) -> Iterator[str]:
     if c.inject_ms and c.device == "cuda":
         setting = f"inject_ms={c.inject_ms} has no place with device=cuda"
         yield f"{setting}, which computes on while the host sleeps; leave it out"
@@ -118,9 +113,6 @@ def _device(c: Derived) -> Iterator[str]:
         if c.transport in ("mpi", "gloo"):
             carries = f"transport={c.transport} carries CPU tensors"
             yield f"{carries}; with device=cuda use --transport nccl"
-        if c.precision == "float64" and c.memory_format == "channels_last":
-            cure = "use --memory-format contiguous"
-            yield f"precision=float64 has no channels_last kernels on CUDA; {cure}"
         return
     if c.transport == "nccl":
         yield "transport=nccl carries CUDA tensors; with device=cpu use --transport mpi or gloo"
@@ -128,7 +120,7 @@ def _device(c: Derived) -> Iterator[str]:
         yield "precision=tf32 is CUDA's; with device=cpu use float32 or bf16-mixed"
 
 
-def _exchange(c: Derived) -> Iterator[str]:
+def _exchange(c: Fields) -> Iterator[str]:
     facts = CATALOGUE[c.backend]
     # settings say how a framework is started, whether or not it exchanges anything
     about = [name for name in fields_with(Role.EXCHANGE) if name != "settings"]
@@ -149,7 +141,7 @@ def _exchange(c: Derived) -> Iterator[str]:
             yield f"{name}={getattr(c, name)}: {reason}"
 
 
-def _knobs(c: Derived) -> Iterator[str]:
+def _knobs(c: Fields) -> Iterator[str]:
     """Refuse knobs that the framework lacks or `matched` fixes: they would have no effect."""
     knobs_set = _changed(c, fields_with(Role.KNOB))
     taken = CATALOGUE[c.backend].knobs
@@ -163,40 +155,34 @@ def _knobs(c: Derived) -> Iterator[str]:
         yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"
 
 
-# these need all ranks' gradients, or one state of the optimiser
-_NOT_ASYNC = ("clip_norm", "unused_parameters", "emulate")
-
-
-def _asynchronous(c: Derived) -> Iterator[str]:
-    for setting in _changed(c, _NOT_ASYNC if c.mode == "async" else ()):
-        reason = "each gradient is applied as it comes"
-        yield f"{setting} has no place with mode=async, where {reason}; leave one out"
-
-
-# with these a training of many epochs would measure something else, or could not be judged
-_NOT_TRAINED = ("emulate", "exchange", "preprocessing", "inject_ms", "observe")
-
-
-def _trainings(c: Derived) -> Iterator[str]:
-    if c.epochs is None:
-        for setting in _changed(c, ("target", "trainings")):
-            yield f"{setting} is of trainings; use --epochs as well, or leave it out"
-        return
-    for setting in _changed(c, _NOT_TRAINED):
-        yield f"{setting} has no place in a training to its end; leave it or epochs out"
-    if c.dataset == "synthetic":
+def _modes(c: Fields) -> Iterator[str]:
+    """Refuse what a mode has no use for: the run would measure something else, or not end."""
+    refused = (
+        (
+            c.mode == "async",  # has neither all ranks' gradients nor one state of the optimiser
+            ("clip_norm", "unused_parameters", "emulate"),
+            " has no place with mode=async, where each gradient is applied as it comes; leave one "
+            "out",
+        ),
+        (c.epochs is None, ("target", "trainings"), " is of trainings; use --epochs as well"),
+        (
+            c.epochs is not None,
+            ("emulate", "exchange", "preprocessing", "inject_ms", "observe"),
+            " has no place in a training to its end; leave it or epochs out",
+        ),
+        (
+            c.emulate is not None,
+            (
+                *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
+                *("accumulate", "unused_parameters"),
+            ),
+            ": with emulate compute sleeps, without input, in one pass, on the CPU; leave one of "
+            "them out",
+        ),
+    )
+    for holds, names, why in refused:
+        for setting in _changed(c, names if holds else ()):
+            yield f"{setting}{why}"
+    if c.epochs is not None and c.dataset == "synthetic":
         reason = "synthetic images are endless and hold nothing to learn"
         yield f"epochs={c.epochs}: {reason}; use --dataset digits, or another"
-
-
-# these read, compute or exchange something that an emulated run does not have
-_NOT_EMULATED = (
-    *("dataset", "data_dir", "preprocessing", "num_workers", "device"),
-    *("accumulate", "unused_parameters"),
-)
-
-
-def _emulation(c: Derived) -> Iterator[str]:
-    for setting in _changed(c, _NOT_EMULATED if c.emulate is not None else ()):
-        reason = "without input, in one pass, on the CPU"
-        yield f"{setting}: with emulate compute sleeps, {reason}; leave one of them out"

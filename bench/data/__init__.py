@@ -177,7 +177,7 @@ def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | 
         sharding = "the same samples in every step, others on each rank"
     augmentation = "the data set's own" if ":" in config.dataset else "none"
     if config.dataset in ON_DISK:
-        augmentation = ON_DISK[config.dataset].augmentation[config.augment]
+        augmentation = ON_DISK[config.dataset].augmentation
     return {
         "samples": samples,
         "steps_per_epoch": None if samples is None else samples // step,

@@ -142,7 +142,7 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
     Raises UsageError if it is missing, or not as it was published.
     """
     assert config.data_dir is not None, "the rules demand it"
-    folder, augmented = config.data_dir.expanduser(), config.augment and not held_out
+    folder, augmented = config.data_dir.expanduser(), not held_out
     if config.dataset != "imagefolder":
         with warnings.catch_warnings():  # numpy's, of files that its first versions wrote
             warnings.simplefilter("ignore")

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from bench import checkout
 from bench.backends.catalogue import interface_variables
 from bench.config import RunConfig, UsageError
-from bench.missing import checkout
 
 _STAT = Path("/proc/stat")
 # By default glibc gives freed memory back to the kernel in some processes and not in others: it

@@ -1,69 +1,77 @@
 """The run log: JSON lines written during the run, and the reader that checks their proof.
 
+Events in order are start, steps, breakdown, window, epoch, error, end and exit, every number as
+measured: events.py says what each holds. A process that was killed leaves no end. The last field of
+end and exit is sha256: of every byte of the file before the text `, "sha256": "` of that line. What
+became of a run is no event: bench/record/outcome.py judges it from these.
+
 Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
-  6  the first that is read. With observe=framework there is an event exchanges, and end has
-     evidence
-  7  with epochs there are events epoch, workload has held_out, and end has the check
-     trainings_equal
-  8  host and end may have servers, processes of the parameter server, and end the check
-     updates_counted: written until version 1.0. With mode=async there is no parity, ranks may end
-     unequal, and epoch has own_correct: of all held-out samples, what each rank has right by its
-     own parameters
-  9  config has variant; end has tcp_bytes: what each rank moved over TCP while it trained, by
-     interface; threads of each rank; the check torch_settings_kept, and torch_settings_changed, in
-     words, where the code of a model or data set changed them. With a model or a data set of the
-     user's own, host has user_code: SHA-256 of its files, and end has that of the files that were
-     imported later. Over NCCL each rank names the file of its NCCL (nccl_library), and versions has
-     the loaded library's version, its SHA-256 and the transport that it took. A rank's gpu_settings
-     are nvidia-smi's words for compute mode, persistence, MIG, power limit and clocks
- 10  a run that takes turns with others has host.turns: launch, the name that all of them share, its
-     turn, from 0, and how many worlds they are. Its node's and its own clock ticks leave out what
-     passed outside its turns. exit has partner, the run of a launch whose end ended this one, and
-     apart: why a run that was to take turns was launched by itself
- 11  steps may have the phase lead_in: steps before a window, outside its clock
+  6  the first that is read. With observe=framework there are events exchanges
+  7  events epoch, held_out of workload and the check trainings_equal, with epochs
+  8  until version 1.0 host has servers of a parameter server. With mode=async there is no parity,
+     and own_correct of an epoch is what each rank has right by its own parameters
+  9  config has variant; end has tcp_bytes (by rank and interface), threads of each rank and the
+     check torch_settings_kept; user_code is the SHA-256 of a user's own files
+ 10  host.turns: launch, turn and worlds. Clock ticks leave out the turns of others. exit has
+     partner (the run whose end ended this one) and apart (why it took no turns)
+ 11  steps may have the phase lead_in: before a window, outside its clock
  12  end has flops_per_image
- 14  end has strided_gradients: how many of rank 0's lie in other strides than their parameters,
-     and seconds of each of ten copies of them all, from their strides and from their parameters'
+ 14  end has strided_gradients, until version 2.0
  15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
  16  parity has not_proven: tensors that could not be compared; then the check is null, not true
  17  config has no variant: arm names the condition, of all cells or of one
  18  config has launch in place of block
-
-Events in order are start, steps, breakdown, window, epoch, error, end and exit, every number as
-measured: events.py says what each holds. A process that was killed leaves no end.
-
-The last field of end and exit is sha256: of every byte of the file before the text `, "sha256": "`
-of that line. What became of a run is no event: bench/record/outcome.py judges it from these.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
+import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from bench.config import RunConfig, UsageError, make_config, strictly
+from bench.record import outcome
+from bench.record.events import Damaged, machine_of, parse
+from bench.record.outcome import CHECKS, OK, STATES, RunOutcome
+from bench.record.writer import SEALED, RunLog, append_event, hold, is_sealed
 
-from bench.config import RunConfig, UsageError, explain
-from bench.config.retired import without_retired
-from bench.record import archive, proof
-from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, machine_of, parse
-from bench.record.outcome import OK, STATES, RunOutcome, judge, last
-from bench.record.proof import CHECKS
-from bench.record.writer import RunLog, append_event, changed, lines_of
-
-__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
-__all__ += ["append_event", "parse_run", "read_run"]
+__all__ = [
+    "CHECKS",
+    "READABLE",
+    "SCHEMA",
+    "STATES",
+    "USER_CODE",
+    "Run",
+    "RunLog",
+    "RunOutcome",
+    "allocation",
+]
+__all__ += ["append_event", "machine_of", "parse_run", "read_run", "set_aside"]
 
 SCHEMA = 18
+USER_CODE = "user_code"  # folder beside the logs: files of a user's own model and data set
 READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+# fields of a run that left -> the value that changed nothing
+RETIRED: Mapping[str, Any] = {
+    **dict.fromkeys(("alone", "checkpoint", "compile", "loader_only", "sync_batchnorm"), False),
+    **dict.fromkeys(("cycle_ms", "fusion_mib", "servers", "trace")),
+    "augment": True,
+    "compression": "none",
+    "momentum": 0.9,
+    "sysfs": "/sys",
+}
+_OF_NO_MEASUREMENT = ("download", "rendezvous_dir", "rendezvous_timeout_s")  # at any value
+_NAMES_VARIANTS, _NAMES_LAUNCHES = 9, 18  # the first schemas that do
 
 
 def allocation(job: object, restart: object) -> str:
@@ -73,10 +81,7 @@ def allocation(job: object, restart: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One log as read; its values have the types that bench/record/events.py promises.
-
-    `damage` says why the log must not be believed. `torn` names a line that is no event.
-    """
+    """One log as read; `damage` says why its claim of a good end must not be believed."""
 
     path: Path
     config: RunConfig | None
@@ -85,17 +90,11 @@ class Run:
     events: tuple[Mapping[str, Any], ...]
     schema: int = SCHEMA
     damage: str | None = None
-    torn: str | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts that held a rank, each once, sorted."""
         return tuple(sorted({rank["hostname"] for rank in self.host.get("ranks", ())}))
-
-    @property
-    def machines(self) -> int:
-        """How many machines held a rank: one or more nodes each."""
-        return len({machine_of(rank) for rank in self.host.get("ranks", ())})
 
     @property
     def allocation(self) -> str:
@@ -138,49 +137,42 @@ class Run:
     @property
     def end(self) -> Mapping[str, Any]:
         """The `end` event, empty if the process never wrote one."""
-        return last(self.events, "end")
+        return outcome.last(self.events, "end")
 
     @property
     def exit(self) -> Mapping[str, Any]:
         """The launcher's `exit` event, empty where none was appended."""
-        return last(self.events, "exit")
+        return outcome.last(self.events, "exit")
 
     @property
     def parity_not_proven(self) -> list[str]:
         """Tensors of which the run could not prove that every rank got the mean."""
-        return proof.unproven(self.end)
+        return outcome.unproven(self.end)
 
     @cached_property
     def broken(self) -> str | None:
         """Why a log that claims a good end, or has none yet, must not be believed; or None."""
-        outcome = judge(self.events)
-        if outcome is None:
-            return self.damage or self.torn
-        ended = self.end or self.exit.get("code") or last(self.events, "error")
-        return None if ended else self.damage
+        ended = self.end or self.exit.get("code") or outcome.last(self.events, "error")
+        return None if ended and outcome.judge(self.events) is not None else self.damage
 
     @cached_property
     def outcome(self) -> RunOutcome:
-        """What became of the run; ok only if the log proves that it did all it was asked to do."""
-        outcome = self._outcome()
-        if outcome == OK:
-            return OK
-        lines = (outcome.reason, *outcome.words)
-        reason, *words = (_CONTROL.sub(" ", line)[:_MOST_REASON] for line in lines)
-        return RunOutcome(outcome.state, reason or "no reason given", tuple(words))
-
-    def _outcome(self) -> RunOutcome:
-        """Judge by causes that events name, then damage, then what a good end does not prove."""
+        """What became of the run: causes that events name, then damage, then a lack of proof."""
+        result = outcome.judge(self.events)
         if self.broken is not None:
-            return RunOutcome("failed", self.broken)
-        if (outcome := judge(self.events)) is not None:
-            return outcome
-        if self.config is None:
-            return RunOutcome("failed", "no usable start event")
-        if (mismatch := proof.wrong_world(self.config, self.host)) is not None:
-            return RunOutcome("wrong world", mismatch)
-        missing = proof.missing(self.config, self.schema, self.events)
-        return OK if missing is None else RunOutcome("failed", missing)
+            result = RunOutcome("failed", self.broken)
+        elif result is None and self.config is None:
+            result = RunOutcome("failed", "no usable start event")
+        elif result is None and self.config is not None:
+            if (mismatch := outcome.wrong_world(self.config, self.host)) is not None:
+                result = RunOutcome("wrong world", mismatch)
+            elif (lack := outcome.missing(self.config, self.schema, self.events)) is not None:
+                result = RunOutcome("failed", lack)
+        if result is None:
+            return OK
+        lines = (result.reason, *result.words)
+        reason, *words = (_CONTROL.sub(" ", line)[:_MOST_REASON] for line in lines)
+        return RunOutcome(result.state, reason or "no reason given", tuple(words))
 
     @property
     def problem(self) -> str | None:
@@ -197,8 +189,10 @@ def read_run(path: Path) -> Run:
     """Read one log in any state, in its study's archive too; raises UsageError only if it cannot
     be read.
     """
+    from bench.record.archive import read_file  # here: a run reads none
+
     try:
-        return parse_run(path, archive.read_file(path))
+        return parse_run(path, read_file(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 
@@ -208,60 +202,95 @@ def parse_run(path: Path, data: bytes) -> Run:
 
     A torn last line (killed while writing) ends the log. A log of an unknown schema has a problem.
     """
-    events, lines, damaged, torn = [], [], [], []
-    for line in lines_of(data):
+    events, damaged, changed, torn = [], [], [], []
+    before = 0
+    for number, line in enumerate(data.split(b"\n"), 1):
         try:
-            events.append(parse(line.text))
-            lines.append(line)
-        except NoEvent as error:
-            torn.append(f"line {line.number} is no event: {error}")
+            event = parse(line) if line.strip() else {}  # one may be empty, after a torn one
+            events += [event] if event else []
+            if event.get("event") in SEALED and not is_sealed(data[:before], line):
+                fault = f"the digest in its {event['event']} does not fit"
+                changed.append(f"the log was changed after it was written: {fault}")
+        except JSONDecodeError as error:
+            torn.append(f"line {number} is no event: {error.msg}")
         except Damaged as error:
-            damaged.append(f"damaged log: line {line.number}: {error}")
+            damaged.append(f"damaged log: line {number}: {error}")
+        before += len(line) + 1
     start = next((event for event in events if event["event"] == "start"), {})
-    schema = start.get("schema", READABLE[0])
     config = None
     try:
         config = _config(start) if start else None
-    except Damaged as error:
+    except ValueError as error:
         damaged = [f"no usable start event: {error}"]
     repeated = (
         f"damaged log: {n} {name} events"  # from another run: a run has one of each
         for name in ("start", "end")
         if (n := sum(event["event"] == name for event in events)) > 1
     )
-    problems = chain(damaged, repeated, changed(events, lines, data))
+    lost = torn if outcome.last(events, "end") else ()  # else it was killed while it wrote
+    problems = chain(damaged, repeated, changed, lost)
     return Run(
         path=path,
         config=config,
         host=start.get("host", {}),
         workload=start.get("workload", {}),
         events=tuple(events),
-        schema=schema,
+        schema=start.get("schema", SCHEMA),
         damage=next(problems, None),
-        torn=next(iter(torn), None),
     )
 
 
 def _config(start: Mapping[str, Any]) -> RunConfig:
-    """Read the config that a run was asked for. Raises Damaged where it cannot be read."""
-    if start["schema"] not in READABLE:
-        reads = f"this version reads {READABLE[0]} to {READABLE[-1]}"
-        raise Damaged(f"schema {start['schema']}, and {reads}")
+    """Read the config that a run was asked for. Raises ValueError where it cannot be read."""
+    schema, values = start["schema"], dict(start["config"])
+    if schema not in READABLE:
+        raise ValueError(f"schema {schema}, and this version reads {READABLE[0]} to {SCHEMA}")
+    for name, usual in RETIRED.items():
+        if (value := values.pop(name, usual)) != usual:
+            raise ValueError(f"config.{name}={value!r} is of version 1.0.0, which reads this log")
+    for name in _OF_NO_MEASUREMENT:
+        values.pop(name, None)
+    if variant := values.pop("variant", None):  # which all cells had, and an arm one of them
+        values["arm"] = "-".join(filter(None, (values.get("arm"), str(variant))))
+    if schema < _NAMES_LAUNCHES:
+        values["launch"] = values.pop("block", None)
+    if schema < _NAMES_VARIANTS:  # the study tells the arm by its fields
+        values["arm"] = None
     try:
-        values = without_retired(start["config"], start["schema"])
-    except ValueError as error:
-        raise Damaged(f"config.{error}") from None
-    for name, value in values.items():
-        size = abs(value) if isinstance(value, int) else 0
-        if size >= MOST_INTEGER or (isinstance(value, str) and len(value) > MOST_TEXT):
-            raise Damaged(f"config.{name[:MOST_TEXT]} is beyond any real one")
+        return make_config(strictly(values))
+    except UsageError as error:
+        raise ValueError(f"config.{error}") from None
+
+
+def set_aside(path: Path) -> str | None:
+    """Rename a log that no run writes any more and that has no result; returns what was done.
+
+    None where there is no file, a result, or no log. Raises UsageError for a log whose run may
+    still be at work: a run holds a lock on its log, which not every file system has.
+    """
+    if not path.is_file():  # a pipe would be waited for
+        return None
     try:
-        config = RunConfig(**values)
-    except ValidationError as error:
-        raise Damaged(f"config.{explain(error)}") from None
-    dumped = config.model_dump(mode="json")
-    written = {name: dumped[name] for name in values}
-    if json.dumps(values) != json.dumps(written):  # true for 1, or "4" for 4
-        name = next(n for n in values if json.dumps(values[n]) != json.dumps(written[n]))
-        raise Damaged(f"config.{name}={values[name]!r}, which a log has as {written[name]!r}")
-    return config
+        fd = os.open(path, os.O_RDWR)  # NFS locks no file that is only read
+    except OSError:
+        return None
+    try:
+        ended, run = hold(fd), read_run(path)
+    finally:
+        os.close(fd)
+    study = run.config is not None and run.config.study is not None  # whose driver does this
+    if run.damage is not None or study or (not run.events and path.stat().st_size):
+        return None
+    if run.end and (run.end["status"] == "ok" or run.windows):
+        return None
+    # not every file system's locks reach other hosts
+    elsewhere = {*run.hosts} - {socket.gethostname()}
+    if not ended or (elsewhere and not run.end):
+        hosts = f" on {', '.join(run.hosts)}" if run.hosts else ""
+        still = f"has no result yet, and its run{hosts} may still be at work"
+        raise UsageError(f"log_path={str(path)!r} {still}; choose another name")
+    names = (path.with_stem(f"{path.stem}.attempt-{n}") for n in itertools.count(1))
+    free = next(name for name in names if not name.exists())
+    path.rename(free)
+    reason = f"measured nothing ({run.problem})" if run.end else "was ended before its end"
+    return f"{path} is of a run that {reason}; it is now {free}"

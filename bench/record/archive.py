@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import stat
 import tarfile
 import zlib
 from collections.abc import Mapping
@@ -25,31 +24,15 @@ def contents(folder: Path) -> Mapping[str, bytes]:
     return _members(path, path.stat().st_mtime_ns) if path.is_file() else {}
 
 
-def _archived(path: Path) -> bytes | None:
-    """Read FOLDER/KIND/NAME from the folder's archive; None where that does not hold it."""
-    return contents(path.parent.parent).get(f"{path.parent.name}/{path.name}")
-
-
 def holds(path: Path) -> bool:
     """Check whether FOLDER/KIND/NAME is there, as its own file or in the folder's archive."""
-    return path.exists() or _archived(path) is not None
+    return path.exists() or f"{path.parent.name}/{path.name}" in contents(path.parent.parent)
 
 
 def read_file(path: Path) -> bytes:
-    """Read FOLDER/KIND/NAME, from a file of its own or from the folder's archive.
-
-    Raises OSError where it is in neither, UsageError where it is no regular file, or where both
-    have it and differ.
-    """
-    packed = _archived(path)
-    if packed is not None and not path.exists():
-        return packed
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-        raise UsageError(f"{path}: no regular file; a run log is one")
-    data = path.read_bytes()
-    if packed not in (None, data):
-        raise differs(path)
-    return data
+    """Read FOLDER/KIND/NAME: its own file, else the folder's archive's. Raises OSError."""
+    packed = contents(path.parent.parent).get(f"{path.parent.name}/{path.name}")
+    return path.read_bytes() if packed is None or path.exists() else packed
 
 
 def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
@@ -57,11 +40,6 @@ def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
     members = map(PurePosixPath, contents(directory.parent))
     packed = (m.name for m in members if str(m.parent) == directory.name and m.suffix == suffix)
     return sorted({directory / name for name in packed}.union(directory.glob(f"*{suffix}")))
-
-
-def differs(path: Path) -> UsageError:
-    """Make the error for a file that is in the archive as well, with other contents."""
-    return UsageError(f"{path} is another file in {NAME} beside it; remove one of the two")
 
 
 def pack(files: Mapping[str, bytes], time: int) -> bytes:

@@ -1,13 +1,19 @@
-"""What became of a run: state, reason and each rank's last words, from its log alone."""
+"""What became of a run, from its log alone: state, reason, each rank's last words, and what a log
+must show before its numbers count.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
+from bench.config import RunConfig
 from bench.launch.world import WrongWorld
+from bench.record.events import PARTS
 
 # A planned run has no log yet; every other state is a log's.
 STATES: tuple[str, ...] = ("ok", "running", "planned", "failed", "timed out", "interrupted")
@@ -26,17 +32,20 @@ _LAUNCHER_MEMORY = re.compile(
 )
 # srun and Slurm's step daemon; mpirun says it of its daemon on the other node.
 _NODE = re.compile(r"(?i)\bnode failure\b|\bNODE_FAIL\b|lost communication with a remote daemon")
-# How launchers name a rank and its end: srun; mpirun of a signal, which Open MPI 5 puts on a line
-# of its own; of an exit code. A rank has six digits at most: more would be counted for minutes.
-_SRUN_RANKS = re.compile(r"\btasks? ([\d,-]+): (.+)")
-_SRUN_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
-_MPIRUN_SIGNAL = re.compile(r"\bprocess rank (\d{1,6}) with PID .* exited on\s+(signal [^\n]*)")
-_MPIRUN_CODE = re.compile(r"Process name: \[[^\n]*,(\d{1,6})\]\s+Exit code: +(\d+)")
-_TELLING = re.compile(r"error: |[\w.]*(Error|Exception)\b")
+_TELLING = re.compile(r"(srun: )?error: |[\w.]*(Error|Exception)\b")
 _KILL = re.compile(r"\bsignal 9\b|tasks? [\d,-]+: Killed")
 _BROKEN = "TurnsBroken"  # of a rank that another one woke to end
 _KILLED = 137  # the shell's code for it
 _MOST_WORDS = 8
+
+# what an `end` must have found true: of training, and of compute that slept, which has no loss
+CHECKS: tuple[str, ...] = ("samples_per_step", "torch_settings_kept", "loss_finite")
+CHECKS += ("parameters_equal", "loss_bounded", "parity")
+EMULATED = ("samples_per_step", "torch_settings_kept", "parameters_equal", "gradients_averaged")
+_FIRST_SCHEMA = {"torch_settings_kept": 9}  # that demands the check; others, every one does
+# Share and seconds of a window that may lie outside the steps of its slowest rank. Between them are
+# readings of a clock, on a GPU two clocks; a rank that loses its core at an edge is away for long.
+_EDGES, _EDGES_S = 0.01, 0.05
 
 
 @dataclass(frozen=True)
@@ -120,15 +129,13 @@ def _error(error: Event) -> str:
 
 
 def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str, ...]:
-    """Take one line per rank that left one, equal lines joined, else the launcher's last line."""
+    """Take one line per rank that left one, equal lines joined, else what the launcher printed."""
+    if not errors:
+        telling = [line for line in launcher_lines if _TELLING.match(line)]
+        return tuple((telling or list(filter(None, [" ".join(launcher_lines)])))[-1:])
     by_rank: dict[int, str] = {}
     for error in errors:
         by_rank.setdefault(error["rank"], error["message"])
-    for rank, line in _rank_lines(launcher_lines):
-        by_rank.setdefault(rank, line)
-    if not by_rank:
-        telling = [line for line in launcher_lines if _TELLING.match(line)]
-        return tuple((telling or list(launcher_lines))[-1:])
     ranks_of: dict[str, list[int]] = {}
     for rank, line in sorted(by_rank.items()):
         ranks_of.setdefault(line, []).append(rank)
@@ -137,13 +144,98 @@ def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str,
     return (*lines[:_MOST_WORDS], *more)
 
 
-def _rank_lines(launcher_lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Read ranks and their last words from the launchers' lines on single ranks."""
-    text = "\n".join(launcher_lines)
-    for tasks, ending in _SRUN_RANKS.findall(text):
-        for part in tasks.split(","):
-            if match := _SRUN_RANGE.fullmatch(part):
-                ranks = range(int(match[1]), int(match[2] or match[1]) + 1)
-                yield from ((rank, ending) for rank in ranks)
-    yield from ((int(rank), ending.rstrip(".")) for rank, ending in _MPIRUN_SIGNAL.findall(text))
-    yield from ((int(rank), f"exit code {code}") for rank, code in _MPIRUN_CODE.findall(text))
+def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
+    """Tell why the ranks that recorded themselves are not the world that was asked for."""
+    ranks = [rank["rank"] for rank in host.get("ranks", ())]
+    if ranks == list(range(config.world_size)):
+        return None
+    numbers = ", ".join(map(str, ranks[:8])) or "none"
+    return f"provenance of ranks {numbers}, asked for 0 to {config.world_size - 1}"
+
+
+def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> str | None:
+    """Name in words the first demand that a log with a good end does not meet, or return None."""
+    return next(_missing(config, schema, events), None)
+
+
+def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator[str]:
+    of: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        of[event["event"]].append(event)
+    windows, end, workload = of["window"], of["end"][-1], of["start"][0]["workload"]
+    indices = list(range(config.windows))
+    if [window["index"] for window in windows] != indices:
+        yield f"{len(windows)} windows of {config.windows}"
+    if any(window["steps"] != config.steps_per_window for window in windows):
+        yield f"a window has not {config.steps_per_window} steps"
+    if any(len(window["input_seconds"]) != config.world_size for window in windows):
+        yield "the input_seconds of some rank are missing"
+    observed = 0 if config.observe == "nothing" else config.steps_per_window
+    for name, phase, steps, keys in (
+        ("steps", "lead_in", config.lead_in_steps, ("seconds",)),
+        ("steps", "window", config.steps_per_window, ("seconds",)),
+        ("breakdown", "window", observed, PARTS),
+    ):
+        timed = [event for event in of[name] if event["phase"] == phase]
+        if [event["index"] for event in timed] != (indices if steps else []):
+            yield f"the {name} of some {phase} are missing, or there twice"
+        shape = [steps] * config.world_size
+        if any([*map(len, event[key])] != shape for event in timed for key in keys):
+            yield f"the {name} of some rank are missing"
+    timed = [event for event in of["steps"] if event["phase"] == "window"]
+    for window, event in zip(windows, timed, strict=True):
+        seconds, slowest = window["seconds"], max(map(sum, event["seconds"]))
+        if abs(seconds - slowest) > max(_EDGES * seconds, _EDGES_S):
+            lasted = f"window {window['index']} lasted {seconds} s"
+            yield f"{lasted}, and the steps of its slowest rank {slowest} s"
+    yield from _trainings(config, of["epoch"])
+    if config.emulate is not None and not workload.get("timeline_sha256"):
+        yield "the digest of the timeline that was followed is missing"
+    checks = dict.fromkeys(_demanded(config, schema), False) | end.get("checks", {})
+    if "parity" in checks and checks["parity"] is None and unproven(end):
+        del checks["parity"]  # a report says so
+    if failed := [name for name, passed in checks.items() if passed is not True]:
+        yield f"failed checks: {', '.join(failed)}"
+    samples = config.steps * config.samples_per_step
+    if (counted := end.get("samples")) != samples:
+        steps_of = f"{config.steps} steps of {config.samples_per_step}"
+        yield f"{counted} samples, where {steps_of} are {samples}"
+
+
+def unproven(end: Event) -> list[str]:
+    """List the tensors of which a run could not prove that every rank got the mean."""
+    return sorted({name for step in end.get("parity", ()) for name in step.get("not_proven", ())})
+
+
+def _demanded(config: RunConfig, schema: int) -> Iterator[str]:
+    """Name the checks of such a run; without exchange ranks must have drifted apart."""
+    for check in CHECKS if config.emulate is None else EMULATED:
+        if schema < _FIRST_SCHEMA.get(check, 0):
+            continue
+        if check == "parameters_equal" and config.ranks_part:
+            yield "parameters_differ"
+        elif config.averages or check not in ("parity", "parameters_equal"):
+            yield check
+    if config.epochs is not None:
+        yield "trainings_equal"
+
+
+def _trainings(config: RunConfig, epochs: Sequence[Event]) -> Iterator[str]:
+    """Check that each training has its epochs in order, the last of which is the first to reach the
+    target, or the last that it was given.
+    """
+    trainings = [list(group) for _, group in groupby(epochs, key=lambda event: event["training"])]
+    if len(trainings) != (0 if config.epochs is None else config.trainings):
+        yield f"{len(trainings)} trainings of {config.trainings}"
+    for training in trainings:
+        name = f"training {training[0]['training']}"
+        if [event["index"] for event in training] != list(range(len(training))):
+            yield f"an epoch of {name} is missing, or there twice"
+        reached = [config.reaches(event["correct"], event["held_out"]) for event in training]
+        if any(reached[:-1]) or not (reached[-1] or len(reached) == config.epochs):
+            yield f"{name} did not end where it should"
+        ranks = 0 if config.averages else config.world_size
+        if any(len(event.get("own_correct", [])) != ranks for event in training):
+            yield f"an epoch of {name} lacks what each rank has right by itself"
+        if not all(event["parameters_equal"] for event in training):
+            yield f"after an epoch of {name} ranks had other parameters"

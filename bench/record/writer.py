@@ -7,9 +7,9 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bench.config import UsageError
 
@@ -50,33 +50,10 @@ def finite(value: Any) -> Any:
     return value
 
 
-class LogLine(NamedTuple):
-    """A line of a log, from 1, without its newline."""
-
-    number: int
-    start: int  # bytes before it
-    text: bytes
-
-
-def lines_of(data: bytes) -> Iterator[LogLine]:
-    """Yield the lines that are not empty; one may be, between a torn line and the next one."""
-    start = 0
-    for number, text in enumerate(data.split(b"\n"), 1):
-        if text.strip():
-            yield LogLine(number, start, text)
-        start += len(text) + 1
-
-
-def changed(
-    events: Sequence[Mapping[str, Any]], lines: Sequence[LogLine], data: bytes
-) -> Iterator[str]:
-    """Name digests that are wrong or missing. A right one proves that no key stands twice."""
-    for event, line in zip(events, lines, strict=True):
-        if event["event"] in SEALED:
-            head = line.text.rpartition(_SEAL)[0]
-            if seal(data[: line.start], head + b"}\n") != line.text.rstrip() + b"\n":
-                fault = f"the digest in its {event['event']} does not fit"
-                yield f"the log was changed after it was written: {fault}"
+def is_sealed(before: bytes, line: bytes) -> bool:
+    """Check the digest in a line that follows `before`. A right one proves no key stands twice."""
+    head = line.rpartition(_SEAL)[0]
+    return seal(before, head + b"}\n") == line.rstrip() + b"\n"
 
 
 class RunLog:
@@ -93,19 +70,14 @@ class RunLog:
         with self._lock:
             if self._ended:
                 return
-            if self._fd is not None:
-                assert self._path is not None
+            if self._fd is not None and self._path is not None:
                 append(self._fd, self._path, event, fields)
-                if event == "end":
-                    self._sync()
+                if event == "end":  # a network file system may say only now that it is full
+                    try:
+                        os.fsync(self._fd)
+                    except OSError as error:
+                        raise OSError(error.errno, error.strerror, str(self._path)) from None
             self._ended = event == "end"
-
-    def _sync(self) -> None:
-        assert self._fd is not None
-        try:
-            os.fsync(self._fd)
-        except OSError as error:  # a network file system may say only now that it is full
-            raise OSError(error.errno, error.strerror, str(self._path)) from None
 
 
 def hold(fd: int) -> bool:
@@ -129,26 +101,13 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
 
 
 def _create(path: Path) -> int:
-    setting = f"log_path={str(path)!r}"
+    setting, cure = f"log_path={str(path)!r}", "choose another name"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        raise UsageError(f"{setting} {_in_the_way(path)}; choose another name") from None
+        raise UsageError(f"{setting} exists and is never overwritten; {cure}") from None
     except OSError as error:
-        cure = "choose another folder"
         raise UsageError(f"{setting} cannot be written: {error.strerror}; {cure}") from None
     hold(fd)
     return fd
-
-
-def _in_the_way(path: Path) -> str:
-    if path.is_dir():
-        return "is a folder, not the name of a file"
-    if path.is_file():
-        return "exists and is never overwritten"
-    if path.exists():
-        return "is a device or a pipe, and a log is read back"
-    if path.is_symlink():
-        return f"is a link to {str(path.readlink())!r}, which is not there"
-    return "cannot be written: a file is where its folder should be"

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Annotated, Any, NamedTuple, Self, get_args
 
@@ -21,13 +21,23 @@ from bench.backends.catalogue import (
     is_bare,
     parts,
 )
-from bench.config import Curve, Role, RunConfig, Transport, fields_with, near
+from bench.config import Curve, Role, RunConfig, Transport, fields_with, near, strictly
 from bench.config.fields import NAME, NAME_RULE
-from bench.study.limits import MAX_LAUNCHES, MAX_LENGTH, MAX_SECONDS, MIN_LAUNCHES
-from bench.study.looks import schedule
+from bench.study.looks import MAX_LAUNCHES, MIN_LAUNCHES, schedule
 
+MAX_SECONDS = 30 * 86_400
+MAX_LENGTH = 1000  # of a list
 # What may be corrected after the first run; everything else is fixed before it.
 MAY_CHANGE = {"expected_run_s", "time_limit_s", "site", "earlier_sha256"}
+_ARMS = (
+    "[arms.NAME], a table of the fields of each condition, with cells = [...] where not all have it"
+)
+_EARLIER = {
+    "blocks": "launches",
+    "max_blocks": "max_launches",
+    "settings": _ARMS,
+    "variants": _ARMS,
+}
 
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
@@ -47,6 +57,7 @@ Float = Annotated[float, Strict()]
 Bool = Annotated[bool, Strict()]
 BatchPerRank = Annotated[Int, Field(ge=1, le=2**24)]
 WorldSize = Annotated[Int, Field(ge=1, le=2**20)]
+Launches = Annotated[Int, Field(ge=1, le=MAX_LAUNCHES)]
 WholeSeconds = Annotated[Int, Field(ge=1, le=MAX_SECONDS)]
 _WorldSizes = Annotated[tuple[WorldSize, ...], Field(max_length=MAX_LENGTH)]
 _FilledList = Field(min_length=1, max_length=MAX_LENGTH)
@@ -58,43 +69,33 @@ class StrictTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Broken(ValueError):
-    """A broken rule between keys; `key` is the one to change, dotted, to find its line."""
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
-
-
 class Weak(StrictTable):
     """Weak scaling: every rank keeps its batch."""
 
-    batch_per_rank: BatchPerRank = Field(description="images per step on each rank, at every size")
+    batch_per_rank: BatchPerRank  # images per step on each rank, at every size
 
 
 class Strong(StrictTable):
     """Strong scaling: the ranks share one batch."""
 
-    global_batch: Int = Field(ge=1, le=2**40, description="images per step over all ranks")
+    global_batch: Annotated[Int, Field(ge=1, le=2**40)]  # images per step over all ranks
 
 
 class BatchSweep(StrictTable):
     """A sweep of the batch at fixed world sizes."""
 
-    batch_per_rank: Annotated[tuple[BatchPerRank, ...], _FilledList] = Field(
-        description="images per step on each rank, one point each"
-    )
-    world_sizes: _WorldSizes = Field((), description="ranks of the sweep; or write nodes above")
+    batch_per_rank: Annotated[tuple[BatchPerRank, ...], _FilledList]  # one point each
+    world_sizes: _WorldSizes = ()  # ranks of the sweep; or write nodes above
 
 
 class Primary(StrictTable):
     """The comparison that the study is about: at 5 % by itself, all others at 5 % together."""
 
-    curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
-    world_size: WorldSize = Field(description="its ranks")
-    transport: Transport | None = Field(None, description="its transport, of several")
-    arm: str | None = Field(None, description="its arm, of several; the candidate's")
-    batch_per_rank: BatchPerRank | None = Field(None, description="its batch per rank, of several")
+    curve: Curve  # it is a point of
+    world_size: WorldSize
+    transport: Transport | None = None  # of several
+    arm: str | None = None  # the candidate's, of several
+    batch_per_rank: BatchPerRank | None = None  # of several
 
 
 class Arm(BaseModel):
@@ -102,8 +103,8 @@ class Arm(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    cells: tuple[str, ...] = Field((), description="cells that have it; left out: all")
-    over: str | None = Field(None, description="arm of the same cell that its gain is told over")
+    cells: tuple[str, ...] = ()  # that have it; left out: all
+    over: str | None = None  # arm of the same cell that its gain is told over
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -143,55 +144,30 @@ Side = tuple[str, str]  # a cell and its arm
 class Study(StrictTable):
     """One study. Construction raises `pydantic.ValidationError` where a rule is broken."""
 
-    name: str = Field(description="names the study and its folder: lower case, digits, '-', '_'")
-    question: str = Field(
-        min_length=1, max_length=1000, description="one sentence: what the numbers are to answer"
-    )
-    cells: Annotated[tuple[str, ...], _FilledList] = Field(
-        description="what is measured: single, framework/transport, framework (on the site's)"
-    )
-    reference: str = Field(REFERENCE, description="framework or cell compared with")
-    candidate: str = Field(
-        CANDIDATE,
-        description="framework or cell that is compared with it; the same one: arms of it that "
-        "name another in `over`",
-    )
-    scaling: Annotated[tuple[Curve, ...], _FilledList] = Field(
-        description="curves to measure: weak, strong, batch; one table each"
-    )
-    world_sizes: _WorldSizes = Field((), description="ranks of weak and strong scaling")
-    nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
-    up_to_nodes: WorldSize | None = Field(None, description="instead: 1, 2, 4, ... nodes up to it")
-    launches: Int = Field(
-        MIN_LAUNCHES, ge=1, le=MAX_LAUNCHES, description="passes over all points; even, or 1"
-    )
-    max_launches: Int = Field(
-        20,
-        ge=1,
-        le=MAX_LAUNCHES,
-        description="passes at most: two more at a time until it is settled",
-    )
-    turns: Bool = Field(
-        True, description="worlds that are compared live at once and take turns; else one by one"
-    )
-    seed: Int = Field(
-        0, ge=0, lt=2**61, description="of order and training; left out, the first run draws it"
-    )
-    margin: Float = Field(0.02, gt=0, lt=1, description="relative difference that counts as none")
-    time_limit_s: WholeSeconds = Field(300, description="seconds after which a run is ended")
-    expected_run_s: WholeSeconds | None = Field(None, description="estimate until a run has ended")
-    primary: Primary | None = Field(None, description="decided at 5 % by itself")
-    weak: Weak | None = Field(None, description="weak scaling")
-    strong: Strong | None = Field(None, description="strong scaling")
-    batch: BatchSweep | None = Field(None, description="batch sweep")
-    run: dict[str, Any] = Field({}, description="fields of RunConfig, the same in every run")
-    site: str = Field("", max_length=1000, description="leave it out: filled in for a site")
-    arms: dict[str, Arm] = Field(
-        {}, description="by name: fields of an arm's runs, before [run]'s; none: one plain arm"
-    )
-    earlier_sha256: tuple[str, ...] = Field(
-        (), description="digests that runs carry from before the file took its present form"
-    )
+    name: str  # of its folder too: lower case, digits, '-', '_'
+    question: Annotated[str, Field(min_length=1, max_length=1000)]  # what the numbers answer
+    cells: Annotated[tuple[str, ...], _FilledList]  # single, framework/transport, framework
+    reference: str = REFERENCE  # framework or cell compared with
+    candidate: str = CANDIDATE  # what is compared with it; the same one: its arms with `over`
+    scaling: Annotated[tuple[Curve, ...], _FilledList]  # curves to measure, one table each
+    world_sizes: _WorldSizes = ()  # ranks of weak and strong scaling
+    nodes: _WorldSizes = ()  # instead: full nodes of the site, and one rank
+    up_to_nodes: WorldSize | None = None  # instead: 1, 2, 4, ... nodes up to it
+    launches: Launches = MIN_LAUNCHES  # passes over all points; even, or 1
+    max_launches: Launches = 20  # passes at most: two more at a time until it is settled
+    turns: Bool = True  # compared worlds live at once and take turns; else one by one
+    seed: Annotated[Int, Field(ge=0, lt=2**61)] = 0  # left out, the first run draws it
+    margin: Annotated[Float, Field(gt=0, lt=1)] = 0.02  # relative difference that counts as none
+    time_limit_s: WholeSeconds = 300  # after which a run is ended
+    expected_run_s: WholeSeconds | None = None  # estimate until a run has ended
+    primary: Primary | None = None  # decided at 5 % by itself
+    weak: Weak | None = None
+    strong: Strong | None = None
+    batch: BatchSweep | None = None
+    run: dict[str, Any] = {}  # fields of RunConfig, the same in every run
+    site: Annotated[str, Field(max_length=1000)] = ""  # filled in for a site
+    arms: dict[str, Arm] = {}  # by name: fields of an arm's runs, before [run]'s
+    earlier_sha256: tuple[str, ...] = ()  # that runs carry from before its present form
 
     @property
     def fields(self) -> list[str]:
@@ -287,16 +263,9 @@ class Study(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
-        for old in ("blocks", "max_blocks"):
-            if old in values:
-                present = old.replace("blocks", "launches")
-                raise ValueError(f"{old} is of an earlier form of studies; write {present}")
-        if old := earlier_form(values):
-            raise ValueError(
-                f"{old} is of an earlier form of studies; write each condition as a table "
-                "[arms.NAME] with its fields, `settings` among them, and where not all cells have "
-                "it with cells = [...]"
-            )
+        of_cells = [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
+        if old := next((key for key in [*values, *of_cells] if key in {*_EARLIER, *of_cells}), ""):
+            raise ValueError(f"{old} is of an earlier form; write {_EARLIER.get(old, _ARMS)}")
         return values
 
     @model_validator(mode="after")
@@ -305,13 +274,6 @@ class Study(StrictTable):
         if broken := next(chain.from_iterable(rule(self) for rule in rules), None):
             raise ValueError(broken)
         return self
-
-
-def earlier_form(values: Mapping[str, Any]) -> str:
-    """Name what a study's file has of the form before version 2, '' if nothing."""
-    old = [str(key) for key in values if key in ("variants", "settings")]
-    old += [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
-    return next(iter(old), "")
 
 
 def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:
@@ -341,13 +303,10 @@ def _names(s: Study) -> Iterator[str]:
 
 
 def _repeats(s: Study) -> Iterator[str]:
-    keys = ("cells", "scaling", "world_sizes", "nodes")
-    lists = {key: getattr(s, key) for key in keys}
-    lists |= {f"batch.{key}": values for key, values in (s.batch or ())}
-    for name, values in lists.items():
-        for value, times in Counter(values).items():
+    for key in ("cells", "scaling", "world_sizes", "nodes"):
+        for value, times in Counter(getattr(s, key)).items():
             if times > 1:
-                yield f"{name} lists {value!r} {times} times; once is enough, launches repeat it"
+                yield f"{key} lists {value!r} {times} times; once is enough, launches repeat it"
 
 
 def _cells(s: Study) -> Iterator[str]:
@@ -380,25 +339,12 @@ def _arms(s: Study) -> Iterator[str]:
         over = s.arms.get(arm.over or "")
         if over and arm.fields.get("emulate") != over.fields.get("emulate"):
             yield f"{key}.over: compute that sleeps is compared with none that works; leave it out"
-    if len(s.arms) > MAX_LENGTH:
-        yield f"arms has {len(s.arms)} tables; at most {MAX_LENGTH}"
     if len(s.arms) == 1:
         name = next(iter(s.arms))
         yield f"arms has {name!r} alone; add another, or write its fields in [run]"
     for cell in s.cells if s.arms else ():
         if s.arms_of(cell) == [""]:
             yield f"cells lists {cell!r}, and no arm has it; add it to the cells of one"
-    yield from _same_arms(s)
-
-
-def _same_arms(s: Study) -> Iterator[str]:
-    """Yield arms of a cell that are the same runs, unless one names the other to be compared."""
-    for cell in s.cells if s.arms else ():
-        effective: dict[str, str] = {}
-        for name in s.arms_of(cell):
-            same = effective.setdefault(repr(s.values_of(cell, name)), name)
-            if same != name and same != s.arms[name].over:
-                yield f"arms.{same} and arms.{name} are the same runs; change a field of one"
 
 
 def _curves(s: Study) -> Iterator[str]:
@@ -437,9 +383,6 @@ def _looks(s: Study) -> Iterator[str]:
         yield f"max_launches={s.max_launches} {rule}"
 
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # everything else: text
-
-
 def _run_fields(s: Study) -> Iterator[str]:
     tables = {"run": s.run, **{f"arms.{name}": arm.fields for name, arm in s.arms.items()}}
     for table, values in tables.items():
@@ -451,17 +394,7 @@ def _run_fields(s: Study) -> Iterator[str]:
                 valid = RunConfig.model_fields.keys() - OWNED_FIELDS.keys()
                 valid |= Arm.model_fields.keys() if table != "run" else set()
                 yield f"unknown key '{key}'{near(name, valid)}"
-            elif not _fits(value, kind := _kind(name)):
-                yield f"{key}={value!r} is of another kind than the field; write it as {kind}"
-
-
-def _kind(name: str) -> str:
-    annotation = RunConfig.model_fields[name].annotation
-    types = (annotation, *get_args(annotation))
-    return next((words for kind, words in _KINDS.items() if kind in types), "text")
-
-
-def _fits(value: object, kind: str) -> bool:
-    text = "text" if isinstance(value, str) else ""  # neither is a table, a list or a date
-    actual = next((words for type_, words in _KINDS.items() if isinstance(value, type_)), text)
-    return actual == kind or (actual, kind) == (_KINDS[int], _KINDS[float])
+        try:
+            strictly(values)
+        except ValueError as error:
+            yield f"{table}.{error}"

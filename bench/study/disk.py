@@ -44,20 +44,18 @@ def take_lock(file: IO[str], alone: bool) -> bool:
     """Lock a file, `alone` or beside others who only look; False where somebody else has it."""
     try:
         import fcntl  # here: Windows has none, and only those who start jobs need it
-    except ModuleNotFoundError:
-        if not alone:
-            return True
-        file.close()
-        why = "this system has no file locks (fcntl), so two jobs could run at once"
-        raise UsageError(f"{why}; run and submit on Linux or macOS, here render") from None
+    except ImportError:
+        if alone:
+            raise
+        return True
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:  # as NFS without its lock service
-        if not alone:
-            return True
-        file.close()
-        why = f"this file system takes no locks ({error.strerror}), so two jobs could run at once"
-        raise UsageError(f"{file.name}: {why}; choose --results on another") from None
+        if alone:
+            file.close()
+            why = f"takes no locks ({error.strerror}), so two jobs could run at once"
+            cure = "choose --results on another"
+            raise UsageError(f"{file.name}: this file system {why}; {cure}") from None
     return True

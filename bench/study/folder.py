@@ -18,22 +18,65 @@ import itertools
 import json
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
-from typing import IO, Any
+from typing import IO, Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bench.config import UsageError
 from bench.record import archive
 from bench.study.definition import MAY_CHANGE, Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
-from bench.study.jobs import JobRecord, read_records, whole_bytes
+from bench.study.looks import MAX_LAUNCHES
 
 RESULTS = Path("results/mine")  # what users measure, beside what comes with the project
 
 COLLECTIVES = "collectives"  # beside runs/: logs of `python -m bench collectives`
 SHIPPED = "SHIPPED"  # the file in a study that comes with the project
+
+
+JobNumber = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
+_Text = Annotated[str, Field(max_length=4096)]
+
+
+class JobRecord(BaseModel):
+    """One line of jobs.jsonl: a job started or submitted here; other keys are for people."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    script: str = ""
+    launches: int = Field(ge=1, le=MAX_LAUNCHES)
+    job: str = ""
+    site: str = ""
+    slurm_id: JobNumber = ""
+    after: list[str] = []
+
+
+class JobEvent(BaseModel):
+    """One line of jobs/JOB.jsonl: that the job began or ended."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event: _Text
+    job: Annotated[JobNumber, BeforeValidator(str)] = ""
+    restart: int = Field(0, ge=0, lt=2**63)
+    reason: Annotated[_Text, AfterValidator(lambda text: " ".join(text.split()))] = ""
+
+
+_Line = TypeVar("_Line", JobRecord, JobEvent)
+
+
+def read_lines(kind: type[_Line], data: bytes) -> list[_Line]:
+    """Read a file of lines of a kind; skip a line that a kill or a full disk has torn."""
+    lines = []
+    for line in data.splitlines():
+        with suppress(ValidationError):
+            lines.append(kind.model_validate_json(line))
+    return lines
 
 
 class StudyFolder:
@@ -45,14 +88,11 @@ class StudyFolder:
         self._copy = self.path / "study.toml"
         self._jobs = self.path / "jobs.jsonl"
 
-    def check_not_shipped(self) -> None:
-        """Raise UsageError in a study that comes with the project."""
+    def check_open(self) -> None:
+        """Raise UsageError in a study that comes with the project, or whose logs are archived."""
         if (self.path / SHIPPED).exists():
             cure = f"choose another --results, as {RESULTS}"
             raise UsageError(f"{self.path} comes with the project and is never added to; {cure}")
-
-    def check_not_archived(self) -> None:
-        """Raise UsageError where the logs are in an archive, to which no run could add."""
         if (self.path / archive.NAME).exists():
             file, path = (quote(str(p)) for p in (self.path / archive.NAME, self.path))
             unpack = f"tar xzf {file} -C {path} && rm {file}"
@@ -60,8 +100,7 @@ class StudyFolder:
 
     def check_own(self) -> None:
         """Raise UsageError where nothing may be added, or where the lock is gone."""
-        self.check_not_shipped()
-        self.check_not_archived()
+        self.check_open()
         if self._copy.exists() and not self._jobs.exists():
             why = "and with it the lock of a job that may still be running"
             raise UsageError(f"{self._jobs} is gone, {why}; if none is: touch {self._jobs}")
@@ -109,7 +148,7 @@ class StudyFolder:
         old, new = _flat(kept), _flat(study)
         for key in sorted((old.keys() | new.keys()) - MAY_CHANGE - {"launches"}):
             if old.get(key) != new.get(key):
-                self.check_not_shipped()  # then another name for the study would be of no use
+                self.check_open()  # then another name for the study would be of no use
                 differs = f"{key}={old.get(key)!r} there, {new.get(key)!r} now"
                 cure = "give the --site it was submitted with, a new name or another --results"
                 raise UsageError(
@@ -131,13 +170,7 @@ class StudyFolder:
 
     def read_jobs(self) -> list[JobRecord]:
         """Read one record for each job that was started or submitted, in order."""
-        return read_records(self._jobs)
-
-    def add_job(self, jobs: IO[str], script: str, **facts: object) -> Path:
-        """Keep a job script under the next free name, and record the job in the locked `jobs`."""
-        path = self.add_script(script, "")
-        self.record_job(jobs, path, **facts)
-        return path
+        return read_lines(JobRecord, self._jobs.read_bytes()) if self._jobs.exists() else []
 
     def add_script(self, script: str, job: str) -> Path:
         """Keep a job script under the next free name."""
@@ -148,31 +181,25 @@ class StudyFolder:
     def record_job(self, jobs: IO[str], script: Path, **facts: object) -> None:
         """Record a job in the locked `jobs`."""
         named = {"script": script.name, "time": datetime.now(UTC).isoformat(timespec="seconds")}
-        line = (json.dumps({**named, **facts}) + "\n").encode()
         before = self._jobs.read_bytes()
-        size = whole_bytes(before)
+        torn = b"\n" if before and not before.endswith(b"\n") else b""
+        line = torn + (json.dumps({**named, **facts}) + "\n").encode()
         try:
-            os.ftruncate(jobs.fileno(), size)  # what a kill has torn
-            line = line if before[:size].endswith(b"\n") or not size else b"\n" + line
             if os.write(jobs.fileno(), line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            os.ftruncate(jobs.fileno(), size)  # a torn line would stop every later command
             cure = "make room, then do the same again"
             raise UsageError(f"{self._jobs}: {error.strerror}; {cure}") from None
 
     @staticmethod
     def set_aside(log: Path) -> None:
         """Rename what is left of a run that must be done again."""
-        for n in itertools.count(1):
-            names = {
-                f: f.with_stem(f"{f.stem}.attempt-{n}") for f in (log, log.with_suffix(".out"))
-            }
-            if not any(free.exists() for free in names.values()):
-                break
-        for file, free in names.items():
+        files = (log, log.with_suffix(".out"))
+        free = (f"{log.stem}.attempt-{n}" for n in itertools.count(1))
+        stem = next(n for n in free if not any(file.with_stem(n).exists() for file in files))
+        for file in files:
             if file.exists():
-                file.rename(free)
+                file.rename(file.with_stem(stem))
 
 
 def _flat(study: Study) -> dict[str, Any]:

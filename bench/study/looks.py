@@ -6,11 +6,12 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bench.study.limits import ALPHA, MIN_LAUNCHES
-
 if TYPE_CHECKING:
     import numpy as np
 
+ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
+MIN_LAUNCHES = 6  # below six pairs an exact sign flip cannot reach 5 %: the smallest p is 2 / 2^n
+MAX_LAUNCHES = 10_000
 STEP = 2  # launches added between looks: each side of a pair is first in one of them
 _STUDIES = 2**18  # simulated: a level of 0.02 is then good to 0.0002 (one standard error)
 _SEED = 20250613

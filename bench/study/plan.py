@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, product
 from pathlib import Path
 from typing import Any
 
-from bench.backends.catalogue import REFERENCE, parts
+from bench.backends.catalogue import parts
 from bench.config import Curve, RunConfig, UsageError, make_config
-from bench.study.definition import OWNED_FIELDS, Point, Study
-from bench.study.limits import MAX_RUNS
+from bench.study.definition import Point, Study
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
@@ -40,12 +37,6 @@ def points(study: Study) -> dict[Point, tuple[Curve, ...]]:
 
     A point that several curves need is one: at one rank weak and strong scaling often coincide.
     """
-    sizes = len(study.world_sizes) * (bool(study.weak) + bool(study.strong))
-    sizes += len(study.batch.batch_per_rank) * len(study.batch.world_sizes) if study.batch else 0
-    most = len(study.cells) * max(1, len(study.arms)) * sizes
-    if most > MAX_RUNS:  # before they are made
-        made = f"cells, arms and sizes make up to {most} points"
-        raise UsageError(f"{made}; a study has at most {MAX_RUNS} runs")
     curves: dict[Point, tuple[Curve, ...]] = {}
     for cell in study.cells:
         for arm, (curve, *size) in product(study.arms_of(cell), _sizes(study, cell)):
@@ -67,22 +58,14 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
             yield from (("batch", world_size, b) for b in study.batch.batch_per_rank)
 
 
-@functools.cache
 def _share(global_batch: int, world_size: int) -> int:
-    """Compute the batch per rank of a global batch by RunConfig's own rule."""
-    fields = {"backend": REFERENCE, "world_size": world_size, "global_batch": global_batch}
-    try:
-        return make_config(fields).samples_per_rank
-    except UsageError as error:
-        raise UsageError(f"strong.{error}") from None
-
-
-def check_size(study: Study, launches: int) -> None:
-    """Raise UsageError where that many launches are more runs than a study may have."""
-    each = len(points(study))
-    if each * launches > MAX_RUNS:
-        most = f"a study has at most {MAX_RUNS} runs, so at most {MAX_RUNS // each} launches"
-        raise UsageError(f"launches={launches} of {each} runs are {each * launches}; {most}")
+    """Compute the batch per rank of a global batch."""
+    if global_batch % world_size:
+        below = global_batch // world_size * world_size
+        use = f"{below} or {below + world_size}" if below else world_size
+        wrong = f"strong.global_batch={global_batch} does not divide by world_size={world_size}"
+        raise UsageError(f"{wrong}; use {use}")
+    return global_batch // world_size
 
 
 def check_primary(study: Study) -> None:
@@ -113,7 +96,6 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
     A launch depends on the study's seed and its own index alone, so more launches leave the earlier
     ones as they were.
     """
-    check_size(study, launches)
     curves = points(study)
     # one that exchanges nothing last: what is wrong with the exchange is said of one that does
     to_check = sorted(curves, key=lambda point: point.cell == "single")
@@ -207,18 +189,4 @@ def config_of(study: Study, point: Point, curves: tuple[Curve, ...]) -> RunConfi
     try:
         return make_config(fields)
     except UsageError as error:
-        raise UsageError(f"{_in_words_of(study, str(error))} (at {point.name})") from None
-
-
-def _in_words_of(study: Study, message: str) -> str:
-    """Replace fields and flags, --precision, in a message by the study's keys, run.precision."""
-
-    def key(name: str) -> str:
-        return name if name in OWNED_FIELDS else f"run.{name}"
-
-    message = re.sub(r"--([a-z][a-z-]*)", lambda flag: key(flag[1].replace("-", "_")), message)
-    if not study.fields:
-        return message
-    names = "|".join(sorted(study.fields, key=len, reverse=True))
-    rule = rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)"
-    return re.sub(rule, lambda name: key(name[0]), message)
+        raise UsageError(f"{error} (at {point.name})") from None

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import scipy  # its stats, which take a second to import, only where a power is asked for
 
-from bench.study.stats import ALPHA, MIN_LAUNCHES, Paired, half_of_t
+from bench.study.looks import ALPHA, MAX_LAUNCHES, MIN_LAUNCHES
+from bench.study.stats import Paired, half_of_t
 
-MAX_LAUNCHES = 10_000  # more are reported as out of reach
 POWER = 0.8  # share of studies that find what is there, where a number of launches is advised
 
 
@@ -53,18 +51,12 @@ def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> flo
     high = min(high, edge / critical)
     if high <= low:
         return 0.0
-    at, weight = _legendre()
+    at, weight = np.polynomial.legendre.leggauss(64)
     s = low + (high - low) * (at + 1) / 2
     density = 2 * df * s * scipy.stats.chi2.pdf(df * s**2, df)
     room = edge - critical * s
     inside = scipy.stats.norm.cdf(room - effect) - scipy.stats.norm.cdf(-room - effect)
     return float((high - low) / 2 * np.sum(weight * density * inside))
-
-
-@cache
-def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    """Compute places and weights of a Gauss-Legendre sum over [-1, 1]."""
-    return np.polynomial.legendre.leggauss(64)
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
@@ -80,17 +72,8 @@ def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | 
     """Find the fewest launches, more than there are, at which the `chance` to settle is POWER."""
     if p.sd_log is None:
         return None
-    start = max(MIN_LAUNCHES, p.n + 1)
-    sd, effect = p.sd_log, math.log(p.ratio)
-    different = _first(lambda n: power_difference(sd, effect, n, level) >= POWER, start)
-    equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level / 2) >= POWER, start)
-    return min((n for n in (different, equal) if n is not None), default=None)
-
-
-def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Find the smallest n, `start` to MAX_LAUNCHES, from which on a condition holds."""
-    counts = range(start, MAX_LAUNCHES + 1)
-    at = bisect_left(counts, True, key=enough)
+    counts = range(max(MIN_LAUNCHES, p.n + 1), MAX_LAUNCHES + 1)  # more are out of reach
+    at = bisect_left(counts, True, key=lambda n: (chance(p, margin, n, level) or 0.0) >= POWER)
     return counts[at] if at < len(counts) else None
 
 

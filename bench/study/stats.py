@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 from scipy import special  # scipy.stats takes a second to import, of every run
 
-from bench.study.limits import ALPHA as ALPHA
-from bench.study.limits import MIN_LAUNCHES as MIN_LAUNCHES
+from bench.study.looks import ALPHA as ALPHA
+from bench.study.looks import MIN_LAUNCHES as MIN_LAUNCHES
 
 SESSIONS = 3  # from which on their means carry the interval
 EXACT = 8  # launches from which the exact test is printed beside the interval
@@ -63,9 +63,7 @@ class Paired:
     )
     error_log: float | None = None  # standard error of the mean log ratio
     freedom: int = 0  # degrees of freedom of that error
-    role: Estimate | None = (
-        None  # by which factor whoever ran first was faster, if both orders were
-    )
+    role: Estimate | None = None  # by which factor the first was faster, of both orders
 
     def interval(self, level: float = ALPHA) -> tuple[float, float] | None:
         """Return Student's t interval of the ratio; it misses the truth in `level` of studies."""
@@ -111,24 +109,24 @@ def quantile(level: float, freedom: float) -> float:
     return float(special.stdtrit(freedom, 1 - level / 2))
 
 
-def half_of_t(sd: float, n: int, level: float = 1 - ALPHA) -> float:
+def half_of_t(sd: float, n: int) -> float:
     """Return half the width of Student's t interval of a mean of n values."""
-    return quantile(1 - level, n - 1) * sd / math.sqrt(n)
+    return quantile(ALPHA, n - 1) * sd / math.sqrt(n)
 
 
-def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float, float] | None:
+def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Estimate a mean's t interval (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
     if len(values) < 2:
         return None
-    mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
-    half = half_of_t(sd, len(values), level)
+    mean, half = float(np.mean(values)), half_of_t(float(np.std(values, ddof=1)), len(values))
     return mean - half, mean + half
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
     """Take a geometric mean, t on logs: of few launches it covers 94-96 %, a bootstrap 82-88 %."""
     logs = [math.log(v) for v in values]
-    low, high = _exp(t_interval(logs)) or (None, None)
+    ends = t_interval(logs)
+    low, high = (math.exp(ends[0]), math.exp(ends[1])) if ends else (None, None)
     mean = math.exp(float(np.mean(logs)))
     return Estimate(value=mean, low=low, high=high, n=len(values), launches=tuple(values))
 
@@ -193,10 +191,6 @@ def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
     error = float(np.std(means, ddof=1)) / math.sqrt(len(means))
     ratio = math.exp(float(np.mean(means)))
     return replace(paired, ratio=ratio, error_log=error, freedom=len(means) - 1)
-
-
-def _exp(ends: tuple[float, float] | None) -> tuple[float, float] | None:
-    return None if ends is None else (math.exp(ends[0]), math.exp(ends[1]))
 
 
 def signflip_p(differences: Sequence[float]) -> float | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench.backends.catalogue import facts, parts
 from bench.study.definition import Point
+from bench.study.looks import MAX_LAUNCHES
 
 if TYPE_CHECKING:  # what counts in words starts without pandas
     from bench.study.comparison import Comparison
@@ -77,8 +78,6 @@ def prospect(c: Comparison) -> str:
     """Estimate in a sentence how many launches would settle it; '' where settled, or not begun."""
     if c.settled or c.chance is None:
         return ""
-    from bench.study.power import MAX_LAUNCHES
-
     if c.launches_to_settle is None:
         return f"More than {MAX_LAUNCHES:,} launches would be needed"
     needed = f"About {c.launches_to_settle:,} launches would settle it"

@@ -9,12 +9,21 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 
 from bench import command
 from bench.backends.catalogue import PLAIN, REFERENCE, engines
-from bench.config import RunConfig, UsageError, make_config, words_beside
+from bench.config import RunConfig, UsageError, make_config
 from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
 from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import Turns
-from bench.options import Options, Shown, one_of, option, split_commas
+from bench.options import (
+    Options,
+    Shown,
+    add_options,
+    new_parser,
+    one_of,
+    option,
+    read_words,
+    split_commas,
+)
 from bench.progress import quantity
 from bench.record import RunLog
 from bench.study.collectives import Timed
@@ -82,7 +91,10 @@ def main(argv: list[str]) -> int:
 
 def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
     """Parse what to time on which ranks. --help prints, exits 0; raises UsageError on bad input."""
-    words, fields = words_beside(CollectivesToTime, argv, _PROG, _OF_RUN)
+    parser = new_parser(CollectivesToTime, _PROG)
+    add_options(parser, RunConfig, _OF_RUN)
+    words = read_words(parser, argv)
+    fields = {name: words.pop(name) for name in _OF_RUN if name in words}
     options = CollectivesToTime.checked(words, _PROG)
     backend = options.backend
     if backend == PLAIN:

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.config.derived import MOMENTUM
+from bench.config.fields import MOMENTUM
 from bench.data import Batch
 from bench.instrument import Observer
 from bench.models import require_pictures, require_scores

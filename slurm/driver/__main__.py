@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.missing import give_up
+from bench import give_up
 
 try:
     from bench.config import UsageError
@@ -46,8 +46,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     groups = read_groups(sys.stdin.read())
     check_allocation(options)
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
-    folder.check_not_shipped()
-    folder.check_not_archived()
+    folder.check_open()
     for name in ("runs", "jobs"):
         (options.study_dir / name).mkdir(parents=True, exist_ok=True)
     folder.keep_study(options.study)

@@ -115,7 +115,7 @@ def test_unknown_field_in_a_file_suggests_the_right_one(tmp_path: Path) -> None:
     [
         ("batch_per_rank = true", ["batch_per_rank=True", "integer"]),
         ("batch_per_rank = 4.0", ["batch_per_rank=4.0", "integer"]),
-        ('augment = "yes"', ["augment='yes'", "boolean"]),
+        ('nesterov = "yes"', ["nesterov='yes'", "boolean"]),
         ("base_lr = nan", ["base_lr", "finite"]),
         ("model = 50", ["model=50", "string"]),
         ('log_path = "a\\u0000b"', ["control character"]),

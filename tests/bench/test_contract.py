@@ -15,7 +15,7 @@ from bench.backends.catalogue import CATALOGUE, parts
 from bench.backends.ddp import Ddp
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, parse_argv
-from bench.config.derived import MOMENTUM
+from bench.config.fields import MOMENTUM
 from bench.instrument import Observer, parity
 from bench.instrument.parity import Gradients, mean, own_gradients
 from bench.models import build_model

@@ -20,7 +20,7 @@ from PIL import Image
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.data import batches, describe, load_held_out, load_images
 from bench.data.dataset import Indices, import_torchvision
-from bench.data.on_disk import crop_and_flip, epoch_crops
+from bench.data.on_disk import Folder, crop_and_flip, epoch_crops, load
 from tests.bench import disk
 
 
@@ -55,15 +55,15 @@ def test_a_batch_is_the_bytes_normalised_and_resized(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.publish("cifar10", tmp_path, monkeypatch)
-    plain = load_images(disk.config("cifar10", tmp_path, augment=False))
-    images, labels = plain.__getitems__([7, 3])
+    plain = load(disk.config("cifar10", tmp_path), held_out=True)
+    images, labels = plain.__getitems__([2, 0])
     mean = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(3, 1, 1)
     std = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(3, 1, 1)
     restored = ((images * std + mean) * 255).round().to(torch.uint8).numpy()
-    assert np.array_equal(restored, disk.pixels(20)[[7, 3]])
-    assert (images.dtype, labels.dtype, labels.tolist()) == (torch.float32, torch.int64, [7, 3])
-    halved = load_images(disk.config("cifar10", tmp_path, augment=False, image_size=8))
-    small = halved.__getitems__([7, 3])[0]
+    assert np.array_equal(restored, disk.pixels(3, seed=1)[[2, 0]])
+    assert (images.dtype, labels.dtype, labels.tolist()) == (torch.float32, torch.int64, [5, 9])
+    halved = load(disk.config("cifar10", tmp_path, image_size=8), held_out=True)
+    small = halved.__getitems__([2, 0])[0]
     assert small.shape == (2, 3, 8, 8)
     assert float(small.mean()) == pytest.approx(float(images.mean()), abs=0.02)
     assert float(small.std()) < 0.4 * float(images.std()), "antialiased: noise averages out"
@@ -156,7 +156,7 @@ def test_without_network_the_line_says_what_to_put_where(
 
 def test_a_folder_of_jpegs_is_what_torchvisions_evaluation_makes(tmp_path: Path) -> None:
     paths = disk.write_folder(tmp_path)
-    images = load_images(disk.config("imagefolder", tmp_path, augment=False))
+    images = Folder(disk.config("imagefolder", tmp_path), tmp_path, False)
     assert (images.classes, images.samples) == (2, 12)
     got, labels = images.__getitems__([0, 11])
     assert (got.shape, labels.tolist()) == ((2, 3, 32, 32), [0, 1])
@@ -174,8 +174,7 @@ def folder_of(root: Path, images: dict[str, Image.Image]) -> Any:
     for name, image in images.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         image.save(root / name)
-    fields: dict[str, Any] = {"batch_per_rank": 1, "augment": False, "image_size": 8}
-    return load_images(disk.config("imagefolder", root, **fields))
+    return load_images(disk.config("imagefolder", root, batch_per_rank=1, image_size=8))
 
 
 def test_sixteen_bits_are_scaled_and_not_cut_off(tmp_path: Path) -> None:

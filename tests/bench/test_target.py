@@ -13,7 +13,7 @@ import torch
 from bench import data
 from bench.config import RunConfig, UsageError, make_config, parse_argv
 from bench.launch.world import Launch
-from bench.record import Run, proof, read_run
+from bench.record import Run, outcome, read_run
 from bench.train.device import Cpu
 from bench.train.target import Course, count_correct, training_seed
 from tests.bench.ranks import bench
@@ -198,11 +198,11 @@ def _change(name: str, value: Any, at: int = 0) -> Any:
 def test_a_log_that_contradicts_its_trainings_is_not_believed(change: Any, said: str) -> None:
     run = learnt("single", 1)
     assert run.config is not None
-    assert proof.missing(run.config, run.schema, run.events) is None
+    assert outcome.missing(run.config, run.schema, run.events) is None
     epochs_of = [dict(event) for event in run.events if event["event"] == "epoch"]
     others = [event for event in run.events if event["event"] != "epoch"]
     change(epochs_of)
-    assert proof.missing(run.config, run.schema, [*others[:-1], *epochs_of, others[-1]]) == said
+    assert outcome.missing(run.config, run.schema, [*others[:-1], *epochs_of, others[-1]]) == said
 
 
 def test_trainings_that_ended_apart_fail_the_run() -> None:
@@ -212,5 +212,5 @@ def test_trainings_that_ended_apart_fail_the_run() -> None:
     apart = [{**end, "checks": {**end["checks"], "trainings_equal": False}}]
     absent = [{**end, "checks": {k: v for k, v in end["checks"].items() if k[:4] != "trai"}}]
     for last in (apart, absent):
-        said = proof.missing(run.config, run.schema, [*before, *last])
+        said = outcome.missing(run.config, run.schema, [*before, *last])
         assert said == "failed checks: trainings_equal"

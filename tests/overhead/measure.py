@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from bench import backends, data
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
-from bench.config.derived import MOMENTUM
+from bench.config.fields import MOMENTUM
 from bench.data.dataset import import_torchvision
 from bench.launch.world import Launch
 from bench.models import build_model

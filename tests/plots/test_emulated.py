@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bench.record.proof import EMULATED
+from bench.record.outcome import EMULATED
 from bench.study.frames import load
 from plots.__main__ import main
 from plots.analyse.study import analyse

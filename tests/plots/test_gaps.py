@@ -51,7 +51,7 @@ def test_a_study_of_an_earlier_form_is_told_and_loses_no_run(tmp_path: Path) -> 
     loaded = load(tmp_path)
     assert loaded.unusable == ()
     assert sorted(loaded.runs["arm"]) == ["inject_ms=0.0", "slow, inject_ms=5.0"]
-    assert "is of an earlier form of studies; write each condition" in loaded.notes[0]
+    assert "study.toml is no valid study (" in loaded.notes[0]
 
 
 def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -25,37 +24,14 @@ EVIL = (
 # The reader takes a name in printable characters alone; of what it refuses, the reason quotes a
 # part.
 PRINTABLE = "".join(c for c in EVIL.replace("\n", " ") if c.isprintable())
-NAME = "the evil itself"  # where it is the key
 Spoil = Callable[[dict[str, Any], dict[str, Any], str], None]  # of a start event's config and host
 
 
-def _config(name: str, form: str = "{}") -> Spoil:
-    return lambda config, host, evil: config.__setitem__(name, form.format(evil))
-
-
-def _host(*path: str | int) -> Spoil:
-    def spoil(config: dict[str, Any], host: dict[str, Any], evil: str) -> None:
-        place: Any = host
-        for key in path[:-1]:
-            place = place.setdefault(key, {}) if isinstance(place, dict) else place[key]
-        place[evil if path[-1] is NAME else path[-1]] = evil
-
-    return spoil
-
-
-def _nested(config: dict[str, Any], host: dict[str, Any], evil: str) -> None:
-    host["versions"]["torch"] = {"a": [evil]}
-
-
-IN_LOGS = {
-    "model": _config("model", "x.y:{}"),
-    "study": _config("study"),
-    "hostname": _host("ranks", 0, "hostname"),
-    "name of a version": _host("versions", NAME),
-    "commit": _host("git", "commit"),
-    "name in backend_env": _host("backend_env", NAME),
-    "job": _host("job", "SLURM_JOB_ID"),
-    "nested": _nested,
+IN_LOGS: dict[str, Spoil] = {
+    "model": lambda config, host, evil: config.update(model=f"x.y:{evil}"),
+    "hostname": lambda config, host, evil: host["ranks"][0].update(hostname=evil),
+    "name of a version": lambda config, host, evil: host["versions"].update({evil: evil}),
+    "nested": lambda config, host, evil: host["versions"].update(torch={"a": [evil]}),
 }
 
 
@@ -80,9 +56,6 @@ def _check(folder: Path) -> None:
     assert "\x1b" not in text
     check_harmless((folder / "report.html").read_text())
     assert max(map(len, text.splitlines())) < 20_000
-    for path in (folder / "figures").glob("*.svg"):
-        tags = {str(element.tag).rpartition("}")[2] for element in ElementTree.parse(path).iter()}
-        assert not tags & {"script", "img", "a"}, path.name
 
 
 @pytest.mark.parametrize(
@@ -120,14 +93,11 @@ def test_text_of_a_study_stays_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("plain, 2.13.0+cpu", "plain, 2.13.0+cpu"),
-        ("-", "-"),
         ("_a_ *b* [c](d) ~e~ $f$", r"\_a\_ \*b\* \[c\](d) \~e\~ \$f\$"),
         ("a <b> & c", "a &lt;b&gt; &amp; c"),
         (r"a\[b](c)", r"a\\\[b\](c)"),
         ("# a", r"\# a"),
-        ("12. a", r"12\. a"),
-        ("`a`", "'a'"),
+        ("12. `a`", r"12\. 'a'"),
         ("a\n\n# b\u2028c", "a # b c"),
         ("\ud800\x1b\u202e", "???"),
     ],

@@ -133,7 +133,7 @@ def test_a_log_that_gives_no_number_is_listed_with_the_reason(tmp_path: Path) ->
         "damaged.jsonl": "damaged log: line 2: steps.seconds: Field required",
         "changed.jsonl": "the log was changed after it was written: the digest in its end does "
         "not fit",
-        "folder.jsonl": f"{runs / 'folder.jsonl'}: no regular file; a run log is one",
+        "folder.jsonl": f"{runs / 'folder.jsonl'}: Is a directory",
         "empty.jsonl": "no end event: killed or still running",
     }
     assert [(u.log, u.state, u.reason) for u in loaded.superseded] == [

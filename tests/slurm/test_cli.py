@@ -129,7 +129,7 @@ def test_status_shows_every_state_and_a_signal_says_how_to_go_on(cli: Cli) -> No
     first, words, *lines = out.splitlines()
     why = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks"
     assert re.match(rf"{ids[0]} +out of memory  (\d+ s  )?{why}", first)
-    assert words.strip() == "rank 1: Out Of Memory"
+    assert words.strip() == "srun: error: r2: task 1: Out Of Memory"
     states = [[ids[1], "ok"], [ids[2], "running"], [ids[3], "planned"]]
     assert [line.split()[:2] for line in lines[:3]] == states
     counts = "small: 1 launch, 4 runs: 1 ok, 1 running, 1 planned, 1 out of memory"

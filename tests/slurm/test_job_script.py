@@ -121,7 +121,8 @@ def test_a_failed_run_is_recorded_with_its_cause_and_does_not_stop_the_others(
     failed, crashed, memory, node, silent, babble = (look(run, False) for run in job.runs[:6])
     assert failed.reason == "exit code 1: rank 1: RuntimeError: boom"
     assert crashed.reason == f"exit code 1: {crash[0]}"
-    assert memory.words == ("rank 1: Out Of Memory",)
+    assert memory.reason.startswith("slurmstepd: error: Detected 1 oom_kill event")
+    assert memory.words == ("srun: error: r2: task 1: Out Of Memory",)
     assert node.reason == "srun: error: Node failure on r2"
     assert silent.reason.startswith("exit code 0: ")
     assert babble.reason == 'exit code 3: error: "a" \\ %s ???[31m??'

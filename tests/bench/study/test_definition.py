@@ -25,11 +25,10 @@ BAD = [
         "max_launches=6 is less than launches=8; raise it to 8",
     ),
     ("launches", "launches = 8\nmax_launches = 9", "max_launches=9 must be even"),
-    ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
+    ("question", "", "key 'question' is missing; add it"),
     ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits"),
     ("cells", 'cells = ["ddp/mip"]', "one of single, ddp/mpi, "),
     ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough"),
-    ("cells", 'cells = ["ddp/mpi", "ddp/mpi@again"]', "'ddp/mpi@again' is of an earlier form of"),
     ("launches", 'candidate = "ddp"', "none of its arms is compared with another; give one of its"),
     (
         "launches",
@@ -42,19 +41,15 @@ BAD = [
     ("world_sizes", "world_sizes = [1, 3]", "strong.global_batch=8 does not divide by"),
     ("batch_per_rank", "batch_per_rnak = 8", "'weak.batch_per_rnak'; did you mean"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
-    ("windows", 'windows = "2"', "run.windows='2' is of another kind than"),
-    ("nesterov", 'nesterov = "yes"', "run.nesterov='yes' is of another kind than the field"),
+    ("windows", 'windows = "2"', "run.windows='2': should be a valid integer"),
+    ("nesterov", 'nesterov = "yes"', "run.nesterov='yes': should be a valid boolean"),
     ("windows", 'backend = "ddp"', "run.backend='ddp': the plan sets backend of each run; list it"),
-    ("seed", 'settings = "matched"', "settings is of an earlier form of studies; write each"),
-    ("nesterov", "[variants.a]\nthreads = 1", "variants is of an earlier form of studies; write"),
     ("windows", "accumulate = 8", "choose a divisor (at ddp-mpi-w2-b4)"),
     ("seed", 'primary = { curve = "weak", world_size = 2 }', "is none that this study plans"),
-    ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
+    ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing"),
     ("nesterov", "[arms.a]\n[arms.b]\nprecison = 'bf16'", "'arms.b.precison'; did you"),
     ("nesterov", "[arms.'a b']\n[arms.b]", "arms.a b also names logs; use lower-case"),
     ("nesterov", "[arms.a]\nthreads = 1", "arms has 'a' alone; add another, or write its"),
-    # the default, said
-    ("nesterov", "[arms.a]\n[arms.b]\nthreads = 1", "arms.b are the same runs"),
     ("nesterov", "[arms.a]\n[arms.b]\ncells = ['ddp/mip']", "'ddp/mip', which cells does not; did"),
     (
         "nesterov",
@@ -72,22 +67,14 @@ BAD = [
         "[arms.a]\ncells = ['single']\n[arms.b]\ncells = ['single']\nthreads = 2",
         "cells lists 'ddp/mpi', and no arm has it; add it to the cells of one",
     ),
-    ("nesterov", "[arms.a]\n[arms.b]\nthreads = 'two'", "arms.b.threads='two' is of another kind"),
+    ("nesterov", "[arms.a]\n[arms.b]\nthreads = 'two'", "arms.b.threads='two': should be"),
     ("nesterov", "[arms.a]\n[arms.b]\nover = 'a'\nemulate = 'k80.json'", "compute that sleeps is"),
-    ("nesterov", "[arms.a]\n[arms.b]\nclip_norm = -1.0", "run.clip_norm=-1.0: Input should be"),
+    ("nesterov", "[arms.a]\n[arms.b]\nclip_norm = -1.0", "arms.b.clip_norm=-1.0: should be"),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
     # what the first run that is planned says of it
-    (
-        "windows",
-        "windows = 0",
-        "run.windows=0: Input should be greater than or equal to 1 (at ddp-mp",
-    ),
-    ("windows", 'device = "cuda"', "with run.device=cuda use transport nccl (at ddp-mpi-w1-b8)"),
-    (
-        "windows",
-        "bucket_mib = 1.0",
-        "run.bucket_mib has no effect with backend=ddp settings=shipped",
-    ),
+    ("windows", "windows = 0", "run.windows=0: should be greater than or equal to 1"),
+    ("windows", 'device = "cuda"', "with device=cuda use --transport nccl (at ddp-mpi-w1-b8)"),
+    ("windows", "bucket_mib = 1.0", "bucket_mib has no effect with backend=ddp settings=shipped"),
 ]
 
 
@@ -180,13 +167,3 @@ def test_the_arm_of_a_log_is_the_one_that_it_names_if_it_has_its_fields(tmp_path
             study.arm_of(config.model_copy(update={"arm": "slow"}))
         with pytest.raises(ValueError, match=r"its precision=bf16, and \[arms\.\w+\] of the study"):
             study.arm_of(config.model_copy(update={"precision": "bf16"}))
-
-
-def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
-    many = {
-        "launches": "launches = 10000\nmax_launches = 10000",
-        "world_sizes": "world_sizes = [1, 2, 4]",
-    }
-    rule = r"launches=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
-    with pytest.raises(UsageError, match=rule):
-        small(tmp_path, **many)
