@@ -35,9 +35,11 @@ def _here(options: JobOptions, common: list[str]) -> int:
         cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
         raise UsageError(f"{program} is not found; {cure}")
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
-    handed = os.environ.get("STUDY_LOCK_FD")
-    # a copy of the descriptor, which holds the lock as long as it is open
-    lock = int(handed) if handed else os.dup(folder.lock().fileno())
+    if handed := os.environ.get("STUDY_LOCK_FD"):
+        lock = int(handed)
+    else:
+        held = folder.lock()
+        lock = held.fileno()
     folder.keep_study(options.study)
     return LocalJob(options, common, read_groups(sys.stdin.read()), [lock]).work()
 
