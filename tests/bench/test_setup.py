@@ -101,7 +101,7 @@ def test_a_wheel_is_built_once_and_a_failed_build_leaves_none(tmp_path: Path) ->
 
 def test_the_wrappers_raise_the_standard_and_take_no_notice_of_cuda(tmp_path: Path) -> None:
     compiler = executable(tmp_path / "the compiler", SHOW_ARGUMENTS)
-    for dialect in ("-std=gnu++11", "-std=c++14", "-std=c++17"):
+    for dialect in (f"-std={kind}++{year}" for kind in ("gnu", "c") for year in (11, 14, 17)):
         words = ("-g", "-c", dialect, "a b.cc")
         shown = printed(install.COMPILER, *words, HOROVOD_CXX=str(compiler))
         headers = ["[-include]", "[string]", "[-include]", "[span]"]
