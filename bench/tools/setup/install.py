@@ -157,7 +157,7 @@ def set_up(venv: Path, env: Mapping[str, str]) -> None:
     runner = Runner(step_env, venv / "setup.log")
     (venv / "setup.json").write_text(json.dumps(chosen))  # not up to date until the end
     size = "0.4 GB" if "TORCH_INDEX_URL" in chosen else "up to 5 GB (PyPI's torch, for CUDA)"
-    build = round((30 + 170 / compilers()) / 60)
+    build = round((35 + 200 / compilers()) / 60)
     print(
         f"  {venv}: {build + 3} min in all at most, 1 to 3 for {size} of downloads and {build} to"
     )
