@@ -178,11 +178,11 @@ def install_packages(runner: Runner) -> None:
     packages = [f"{name}=={EXACT[name]}" for name in EXACT if name not in built]
     if index:
         torch = [package for package in packages if package.startswith("torch")]
-        options = ("--no-deps", "--index-url", index)
-        runner.run(f"torch from {index}", *PIP, "install", *options, *torch)
+        alone = ("--no-deps", "--index-url", index)
+        runner.run(f"torch from {index}", *PIP, "install", *alone, *torch)
     # what torch depends on may be on either index
-    options = ("--extra-index-url", index) if index else ()
-    runner.run(f"{len(packages)} packages", *PIP, "install", *options, *packages)
+    also = ("--extra-index-url", index) if index else ()
+    runner.run(f"{len(packages)} packages", *PIP, "install", *also, *packages)
     if mpi_home:
         for name in (*MPI_COMMANDS, "mpiexec", "ompi_info"):  # Open MPI looks beside a link
             script = Path(runner.env["VIRTUAL_ENV"], "bin", name)
