@@ -136,6 +136,7 @@ def test_an_environment_is_renewed_with_its_remembered_settings_and_its_sources(
 ) -> None:
     executable(tmp_path / "bin" / "pip", "")
     chosen = {"HOROVOD_GPU_OPERATIONS": "NCCL", "MPI_HOME": "/no"}
+    assert install.settings({"MPI_HOME": ""}, chosen) == {"HOROVOD_GPU_OPERATIONS": "NCCL"}
     note = json.dumps({**chosen, "inputs": install.digest(chosen)})
     (tmp_path / "setup.json").write_text(note)
     tuned = {"PATH": PATH, "HOROVOD_FUSION_THRESHOLD": "0"}
