@@ -22,18 +22,14 @@ STARTS_RANKS = {f"bench.launch.{name}" for name in ("launcher", "machine")}
 STARTS_RANKS |= {"bench.lifecycle.turns"}
 LOOK_AT_BUILDS = ("bench/tools/setup/verify.py", "bench/tools/doctor/probe.py")
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
-TORCH_FREE: tuple[str, ...] = (
-    "slurm/",
-    "plots/",
-    "bench/config/",
-    "bench/record/",
-    "bench/lifecycle/",
-)
-TORCH_FREE += ("bench/study/", "bench/launch/", "bench/tools/doctor/")
-TORCH_FREE += tuple(f"bench/backends/{x}.py" for x in ("__init__", "buckets", "catalogue", "facts"))
+OF_BACKENDS = ("__init__", "buckets", "catalogue", "facts")
 OF_TOP = ("__init__", "__main__", "command", "factory", "progress")
-TORCH_FREE += tuple(f"bench/{name}.py" for name in OF_TOP)
-TORCH_FREE += ("bench/instrument/timeline.py",)
+TORCH_FREE = (
+    *("slurm/", "plots/", "bench/config/", "bench/record/", "bench/lifecycle/", "bench/study/"),
+    *("bench/launch/", "bench/tools/doctor/", "bench/instrument/timeline.py"),
+    *(f"bench/backends/{name}.py" for name in OF_BACKENDS),
+    *(f"bench/{name}.py" for name in OF_TOP),
+)
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = ("bench/launch/rendezvous.py", LOOK_AT_BUILDS[1])
 
@@ -66,14 +62,12 @@ RULES = (
 )
 
 # May name a framework: what starts it, what installs it and what looks at its build.
-NAMES_FRAMEWORKS: tuple[str, ...] = (
-    "bench/backends/",
-    "bench/tools/setup/",
-    "bench/launch/world.py",
+NAMES_FRAMEWORKS = (
+    *("bench/backends/", "bench/tools/setup/", "bench/launch/world.py"),
+    *(f"bench/tools/doctor/{name}.py" for name in ("checks", "probe")),
+    # other tools by their names; run by other programs in Pythons without the catalogue
+    *("plots/imports/", "slurm/centre/"),
 )
-NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{name}.py" for name in ("checks", "probe"))
-# other tools by their names; run by other programs in Pythons without the catalogue
-NAMES_FRAMEWORKS += ("plots/imports/", "slurm/centre/")
 FRAMEWORK = re.compile(r"(?i)horovod(?!run|-vs-)|\bhvd\b(?!-ddp)|(?<!-vs-)(?<!hvd-)\bddp\b")
 
 NO_NAMES = {"found", "told", "said", "own", "there", "here", "ours", "theirs", "mine", "whose"}

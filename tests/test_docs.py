@@ -103,6 +103,10 @@ def test_the_options_that_are_shown_are_accepted(page: Path) -> None:
             assert {word for word in words if word.startswith("--")} <= {*known}, words
 
 
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
 def test_the_citation_agrees_with_the_project() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -35,7 +35,7 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
     drawn = simulation.draw(random, (600, 12), 0.05, (-1.5, -0.5, 0.0, 0.5, 1.5))
     assert all(abs(np.mean(noise)) < 0.01 for noise in drawn.values())
     coverage = simulation.coverage(drawn).set_index(["noise", "launches"]).coverage
-    assert coverage["normal, as measured", 6] == pytest.approx(0.95, abs=0.03)
+    assert coverage["normal, as measured"].mean() == pytest.approx(0.95, abs=0.015)
     assert coverage["stragglers in one arm alone", 6] < 0.91  # 86 % of 20,000
     looks = simulation.looks(random, 300, (simulation.OF_TURNS,)).set_index("effect")
     assert looks.wrong.max() < 0.08

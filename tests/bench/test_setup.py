@@ -101,7 +101,7 @@ def test_a_wheel_is_built_once_and_a_failed_build_leaves_none(tmp_path: Path) ->
 
 def test_the_wrappers_raise_the_standard_and_take_no_notice_of_cuda(tmp_path: Path) -> None:
     compiler = executable(tmp_path / "the compiler", SHOW_ARGUMENTS)
-    for dialect in ("-std=gnu++11", "-std=c++14", "-std=c++17"):
+    for dialect in (f"-std={kind}++{year}" for kind in ("gnu", "c") for year in (11, 14, 17)):
         words = ("-g", "-c", dialect, "a b.cc")
         shown = printed(install.COMPILER, *words, HOROVOD_CXX=str(compiler))
         headers = ["[-include]", "[string]", "[-include]", "[span]"]
@@ -136,6 +136,7 @@ def test_an_environment_is_renewed_with_its_remembered_settings_and_its_sources(
 ) -> None:
     executable(tmp_path / "bin" / "pip", "")
     chosen = {"HOROVOD_GPU_OPERATIONS": "NCCL", "MPI_HOME": "/no"}
+    assert install.settings({"MPI_HOME": ""}, chosen) == {"HOROVOD_GPU_OPERATIONS": "NCCL"}
     note = json.dumps({**chosen, "inputs": install.digest(chosen)})
     (tmp_path / "setup.json").write_text(note)
     tuned = {"PATH": PATH, "HOROVOD_FUSION_THRESHOLD": "0"}

@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("tests.simulation", description=__doc__, formatter_class=form)
     parser.add_argument("folders", type=Path, nargs="+", metavar="STUDY", help="a study's folder")
     parser.add_argument("--out", type=Path, default=Path(), help="folder for two tables")
-    parser.add_argument("--studies", type=int, default=5000, help="simulated for each row")
+    parser.add_argument("--studies", type=int, default=20_000, help="simulated for each row")
     options = parser.parse_args(argv)
     try:
         if str(options.folders[0]) == "designs":

@@ -44,11 +44,11 @@ def measured(folders: Sequence[Path]) -> tuple[float, list[float]]:
         spread = stats.pooled_sd(x.tolist() for x in logs) or math.inf
         residuals += [(x - x.mean()) * math.sqrt(len(x) / (len(x) - 1)) / spread for x in logs]
         every += logs
-    if not (sd := stats.pooled_sd(x.tolist() for x in every)):
+    if not (pooled := stats.pooled_sd(x.tolist() for x in every)):
         names = ", ".join(map(str, folders))
         least = stats.MIN_LAUNCHES
         raise UsageError(f"{names}: no comparison of {least} launches; name studies that have one")
-    return sd, np.concatenate(residuals).tolist()
+    return pooled, np.concatenate(residuals).tolist()
 
 
 def draw(

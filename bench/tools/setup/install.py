@@ -157,7 +157,7 @@ def set_up(venv: Path, env: Mapping[str, str]) -> None:
     runner = Runner(step_env, venv / "setup.log")
     (venv / "setup.json").write_text(json.dumps(chosen))  # not up to date until the end
     size = "0.4 GB" if "TORCH_INDEX_URL" in chosen else "up to 5 GB (PyPI's torch, for CUDA)"
-    build = round((30 + 170 / compilers()) / 60)
+    build = round((35 + 200 / compilers()) / 60)
     print(
         f"  {venv}: {build + 3} min in all at most, 1 to 3 for {size} of downloads and {build} to"
     )
@@ -181,8 +181,8 @@ def install_packages(runner: Runner) -> None:
         alone = ("--no-deps", "--index-url", index)
         runner.run(f"torch from {index}", *PIP, "install", *alone, *torch)
     # what torch depends on may be on either index
-    options = ("--extra-index-url", index) if index else ()
-    runner.run(f"{len(packages)} packages", *PIP, "install", *options, *packages)
+    also = ("--extra-index-url", index) if index else ()
+    runner.run(f"{len(packages)} packages", *PIP, "install", *also, *packages)
     if mpi_home:
         for name in (*MPI_COMMANDS, "mpiexec", "ompi_info"):  # Open MPI looks beside a link
             script = Path(runner.env["VIRTUAL_ENV"], "bin", name)
