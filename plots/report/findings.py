@@ -279,9 +279,10 @@ def _emulated(a: Analysis) -> Iterator[str]:
     if not a.timelines:
         return
     which = "All compute" if a.emulated() else "Compute of the runs that are marked so"
+    names = " and ".join(timeline.split()[0] for timeline in a.timelines)
     yield (
-        f"{which} slept as {' and '.join(a.timelines)} says, in proportion to the images of a "
-        "rank. Parameters, hooks, fusion, exchange and optimiser step are real."
+        f"{which} slept as {names} says, in proportion to the images of a rank. Parameters, hooks, "
+        "fusion, exchange and optimiser step are real."
     )
     busy: dict[int, float] = defaultdict(float)
     for row in a.throughput:

@@ -40,12 +40,13 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
         figures.save(drawn, out / "figures")
         content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
         if other is not None:
-            kinds = ("machine", "scaling", "emulated")
-            curves = [one for one in findings(other) if one.kind in kinds]
+            kinds = ("emulated", "machine", "scaling")
+            about = [one for one in findings(other) if one.kind in kinds]
+            first = min(about, key=lambda one: one.kind)  # what slept goes before the machine
+            curves = [replace(first, kind="machine", text=f"Curves: {first.text}")]
+            curves += [one for one in about if one is not first and one.kind != "machine"]
             rest = [one for one in whole if one.kind == "next"]
-            whole = [one for one in whole if one.kind not in ("scaling", "next")]
-            whole += [replace(one, text=f"Scaling curves: {one.text}") for one in curves]
-            whole += rest
+            whole = [one for one in whole if one.kind not in ("scaling", "next")] + curves + rest
             sections = [s for s in content.sections if not s.title.startswith("Scaling")]
             sections += [
                 replace(s, title=f"Scaling curves: {s.title}")

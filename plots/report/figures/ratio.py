@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bench.study.comparison import Comparison
 from bench.study.points import CURVES, ranks
-from bench.study.words import rule, word
+from bench.study.words import rule, sentence, word
 from plots.analyse.study import Analysis
 from plots.report.figures.style import (
     GREY,
@@ -55,8 +55,9 @@ def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
             ax.plot(e.launches, at, "o", color=style["color"], **small)
         mark(ax, [i], [e], frame, style, ratio, axis="x")
     names = [", ".join(word for word in each if word not in common) for each in words]
-    found_here = [f"{short(e, ratio)}: {word(c)}" for c, e in zip(rows, estimates, strict=True)]
-    name_rows(ax, [*zip(names, found_here, strict=True)])
+    # the faster side over the other, as in the first sentence of the page
+    values = [sentence(c) if c.decides else f"{short(c.estimate, ratio)}: {word(c)}" for c in rows]
+    name_rows(ax, [*zip(names, values, strict=True)])
     ax.minorticks_off()
     ax.xaxis.set_major_locator(MaxNLocator(4 if preset().narrow else 7, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter("{x:g}")
