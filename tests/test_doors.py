@@ -76,7 +76,7 @@ def test_a_backend_is_found_by_its_name_planned_and_reported(tmp_path: Path) -> 
     planned = python(USERS, *words)
     assert planned.returncode == 0, planned.stderr
     points = {"fourth-gloo-w1-b8", "fourth-gloo-w2-b8", "fourth-gloo-w2-b4"}
-    assert set(re.findall(r"b\d+-\d+-(fourth\S+)", planned.stdout)) == points
+    assert set(re.findall(r"launch\d+-\d+-(fourth\S+)", planned.stdout)) == points
     code = "import sys; from pathlib import Path; from tests.plots.test_pairs import require_pair"
     code += "; require_pair(Path(sys.argv[1]), *sys.argv[2:], points=3)"
     names = ("horovod", "fourth", "Fourth against Horovod", "Fourth")

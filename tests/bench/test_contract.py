@@ -6,6 +6,7 @@ import functools
 import os
 import time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -105,8 +106,8 @@ def specification(config: RunConfig, order: list[int]) -> dict[str, Any]:
         for rank in order:
             images, labels = next(data[rank])
             images = images.to(parameter_dtype(config), memory_format=memory_format(config))
-            os.environ["OMPI_COMM_WORLD_RANK"] = str(rank)  # by which a model knows its rank
-            each.append(own_gradients(network, config, images, labels))
+            with patch.dict(os.environ, OMPI_COMM_WORLD_RANK=str(rank)):  # a model asks for it
+                each.append(own_gradients(network, config, images, labels))
         for parameter, gradient in zip(network.parameters(), mean(each), strict=True):
             parameter.grad = gradient
         first = first or [None if p.grad is None else p.grad.clone() for p in network.parameters()]

@@ -63,7 +63,7 @@ def test_a_rank_of_strong_scaling_has_its_share_of_the_compute(tmp_path: Path) -
     ("cpu", "gradient_bytes", "reason"),
     [
         ("Another CPU", 10**8, f"cpu: Another CPU, {CPU}"),
-        (CPU, 10**9, "no all-reduce of 1,000,000,000 bytes lies between measured ones"),
+        (CPU, 10**9, "no all-reduce of 1,000,000,000 bytes lies on a fitted line"),
     ],
 )
 def test_no_bound_of_another_processor_or_beyond_what_was_measured(

@@ -154,7 +154,7 @@ def test_a_killed_command_or_driver_leaves_a_lock_until_its_run_ends(cli: Cli) -
     assert (code, err) == (2, f"error: {cli.folder}: {rule}\n")
     wait_for(lambda: cli("status")[1].endswith("4 runs: 4 ok\n"))
     process.communicate()
-    for path in cli.folder.glob("runs/b00-0[23]*"):
+    for path in cli.folder.glob("runs/launch00-0[23]*"):
         path.unlink()
     process = start_process(cli.command("run"), env)
     wait_for(cli.log(0, 2).with_suffix(".out").exists)
