@@ -40,7 +40,7 @@ def lines(work: Work) -> list[str]:
 
 
 def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:
-    """Add up the node-hours that jobs may well take, of seconds by ranks; 0 ranks: any others."""
+    """Estimate node-hours from seconds per run by ranks; key 0, required: all other ranks."""
     each = (
         job.nodes * (START_S + sum(seconds.get(r.config.world_size, seconds[0]) for r in job.runs))
         for job in jobs
@@ -49,9 +49,9 @@ def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:
 
 
 def run_seconds(study: Study, statuses: Iterable[RunStatus]) -> tuple[dict[int, float], str]:
-    """Return the median seconds of the study's own good runs, else what it expects, and the source.
+    """Return median seconds per run by ranks, and their source; key 0: all runs, for other ranks.
 
-    By ranks; 0 ranks are runs of all others.
+    Without a good run, key 0 alone holds an assumed time.
     """
     ended = [(s.run.config.world_size, s.wall_s) for s in statuses if s.state == "ok"]
     walls = [(ranks, wall_s) for ranks, wall_s in ended if wall_s is not None]

@@ -36,7 +36,7 @@ def not_checkout() -> str:
 
 
 def not_one_machine(work: Work) -> str:
-    """Explain why runs made elsewhere are refused: launches of two machines are no study."""
+    """Explain why runs made on another host are refused; '' if none are."""
     this = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
     if not elsewhere or work.site.hostfile:
@@ -62,7 +62,7 @@ def warn_if_busy() -> None:
 
 
 def execute(script: Path, lock: IO[str], session: str) -> int | None:
-    """Run a job script under the study's lock, and name a signal that stops it.
+    """Run a job script under the study's lock; return the signal that stopped it, else None.
 
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """

@@ -83,8 +83,10 @@ class Work:
 
     @property
     def looks(self) -> bool:
-        """Whether looks decide how far it goes: not where it compares nothing, trains to a target
-        or plans too few launches to settle anything, nor where the command line has their number.
+        """Whether interim verdicts decide the number of launches.
+
+        They do not if the study compares nothing, trains to a target or plans fewer than
+        MIN_LAUNCHES, or if --launches is given.
         """
         study = self.study
         compares = (
@@ -133,9 +135,9 @@ class Work:
 
 
 def open_work(options: StudyOptions, locked: bool = False, launches: int | None = None) -> Work:
-    """Read all that `options` name, change nothing; `locked`: nobody else can run these runs.
+    """Open a study: fit it to its site and look at its runs; write nothing. Raises UsageError.
 
-    `launches`: how many to go on to now, of those that are asked for or may be added.
+    `locked`: the caller holds the study's lock. `launches`: how many to plan, else as asked.
     """
     source = find_study(options.study)
     written, site, nodes = read_study(source), read_site(options.site), options.nodes

@@ -43,7 +43,7 @@ def find(program: str) -> None:
 
 
 def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:
-    """Submit a job script that starts once the jobs `after` have ended, however they end; its id.
+    """Submit a job script that starts once the jobs `after` end, however they do; return its id.
 
     sbatch holds the study's `lock` too: if we are killed, nobody else submits before it has ended
     and the job can be seen. Raises UsageError with what sbatch said, SilentError where the job

@@ -79,8 +79,9 @@ def no_report(work: Work, report: JobState) -> str:
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """Find the states of the runs; an unfinished one is running only while its own job is, or where
-    it was submitted by hand: nobody knows that job.
+    """Correct run states by job states: an unfinished run is running only while its job is.
+
+    A job that is not in `states` counts as running: it may have been submitted by hand.
     """
     statuses = []
     may_change = {run.id for run in work.todo}  # of those that are ok: done again with a partner
@@ -94,7 +95,7 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 
 
 def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
-    """Follow the study's jobs until none is in the queue, and show how it goes; the work by then.
+    """Show how the study's jobs go until none is in the queue, and return the work by then.
 
     A job that Slurm starts again is followed on, and so are launches that the last job adds; a
     controller that does not answer is waited for, but not where no job is known: UsageError.

@@ -17,9 +17,9 @@ from slurm.states import REPORTED, JobState
 
 
 def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
-    """Submit every job that is neither in the queue nor done, and with `report` one that reports
-    when they have ended; lines to print, as it goes. Doing it again changes nothing.
+    """Submit every job that is neither in the queue nor done; yield lines to print, as it goes.
 
+    With `report` it adds one that reports when they have ended. Doing it again changes nothing.
     Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
     slurm_commands.find("sbatch")
@@ -75,7 +75,7 @@ class _Submission:
                 self.record(script, name, queued.id, runs[name], ())
 
     def submit(self, text: str, job: str, runs: int, after: Sequence[str]) -> str:
-        """Keep a script and submit it; the job's id. Raises UsageError, OSError."""
+        """Keep a script, submit it and return the job's id. Raises UsageError, OSError."""
         script = self.work.folder.add_script(text, job)
         output = self.work.folder.path / "jobs"
         job_id = slurm_commands.submit(script, output, self.lock, after)
@@ -111,7 +111,7 @@ class _Submission:
         return refusal
 
     def chain(self, after: Sequence[str], pending: str) -> str:
-        """Have the report made once the jobs `after` have ended, however they end; a line on it.
+        """Have the report made once the jobs `after` end, however they do; return a line on it.
 
         The `pending` one, if there is any, stays if it waits for all of them; else it is replaced.
         """
@@ -142,7 +142,7 @@ def scripts(work: Work) -> dict[str, str]:
 
 
 def cancel_all(work: Work) -> list[str]:
-    """Take every job of the study out of the queue; lines to print.
+    """Take every job of the study out of the queue and return lines to print.
 
     The report first: it would start once the others are gone, or submit more of them. These are
     looked up when nobody can submit any more.

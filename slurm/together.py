@@ -11,9 +11,9 @@ from slurm.site import Site
 
 
 class TurnGroup(NamedTuple):
-    """Runs that belong together; `apart`: why they are started one by one, '' where they are not.
+    """Runs that are compared; `apart`: why they run one by one, '' if they take turns.
 
-    A run without a partner has no turns, and needs no reason.
+    A run without a partner takes no turns, and its `apart` is ''.
     """
 
     runs: list[PlannedRun]

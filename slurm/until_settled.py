@@ -40,10 +40,9 @@ class Standing:
     launch_s: float | None = None  # that a launch takes; None: nobody knows yet
 
     def decide(self) -> tuple[int, str]:
-        """Choose the launches to go on to: all wanted, then two at a time while the budget lasts.
+        """Return the launches to reach and '', or the launches done and the reason to stop.
 
-        Or as many as are done, and why it ends. A budget never ends what comes before the first
-        look, without which there is no verdict.
+        All wanted launches come first, whatever the budget; then two at a time until it is spent.
         """
         if self.done < self.wanted:
             return self.wanted, ""
@@ -129,7 +128,7 @@ class RunLoop:
 
 
 def look(folder: Path) -> tuple[str, bool]:
-    """Read the verdict on the primary so far, a line, and whether that settles it."""
+    """Return the interim verdict on the primary comparison, one line, and whether it is settled."""
     from bench.study.words import interim  # here: what reads no logs starts without pandas
 
     return interim(folder)

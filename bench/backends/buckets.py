@@ -17,8 +17,9 @@ T = TypeVar("T", bound=_Parameter)
 
 
 def buckets(parameters: Sequence[T], bucket_bytes: int) -> Iterator[list[T]]:
-    """Yield buckets of the trained parameters in reverse order: whole ones, of one type and device,
-    until they reach `bucket_bytes`.
+    """Yield groups of trained parameters, last first, each closed at `bucket_bytes` or more.
+
+    The last group may be smaller. Dtypes and devices are not looked at.
     """
     bucket: list[T] = []
     for parameter in reversed(parameters):

@@ -151,7 +151,7 @@ def frameworks() -> tuple[str, ...]:
 
 
 def engines() -> tuple[str, ...]:
-    """Name the backends that bring an engine with collectives of its own."""
+    """Name the backends whose own all-reduce can be timed."""
     return tuple(name for name, facts in CATALOGUE.items() if facts.collectives)
 
 
@@ -190,7 +190,7 @@ def interface_variables() -> tuple[str, ...]:
 
 
 def gloo(cell: str, versions: Mapping[str, str]) -> str:
-    """Name the Gloo that carries a cell's gradients, '' for none: 'bundled with torch 2.13.0'."""
+    """Name a cell's Gloo, as 'bundled with torch 2.13.0'; '' for another transport."""
     package = facts(cell).gloo_of if parts(cell).transport == "gloo" else ""
     return f"bundled with {package} {versions.get(package, '(unknown)')}" if package else ""
 

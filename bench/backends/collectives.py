@@ -41,7 +41,7 @@ def of_mpi(_: RunConfig) -> Calls:
 
 
 def all_reduce(name: str, config: RunConfig) -> Call:
-    """Load that of the started backend `name`; PLAIN needs a started backend over MPI."""
+    """Return the all-reduce of the started backend `name`; PLAIN needs one started over MPI."""
     plain = name == catalogue.PLAIN
     calls = of_mpi if plain else pkgutil.resolve_name(catalogue.CATALOGUE[name].collectives)
     call: Call = calls(config)["all_reduce"]

@@ -30,7 +30,7 @@ if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
 
 
 class Ddp(Backend):
-    """`shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers.
+    """Backend of DDP: `matched` fixes the bucket size and broadcasts no buffers in a step.
 
     Without overlap one bucket takes every gradient, and DDP reduces it when the last has come.
     Without exchange DDP stays in the state of its `no_sync`.

@@ -18,7 +18,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendFacts:
-    """One backend. Field names are RunConfig's; environment variables are given by prefix."""
+    """Facts of one backend; `knobs` and `refused` name fields of RunConfig."""
 
     name: str  # on the command line, in a log, and before the '/' of a cell
     label: str  # in a title

@@ -30,7 +30,7 @@ __all__ += ["strictly"]
 
 
 class RunConfig(Fields):
-    """One run: one process group, one log. Raises `pydantic.ValidationError` for a broken rule."""
+    """Checked configuration of a run; a broken rule raises `pydantic.ValidationError`."""
 
     example: ClassVar[str] = (
         f"mpirun -n 2 --bind-to none python -m bench --backend {REFERENCE} --world-size 2 "
@@ -101,9 +101,10 @@ def _read_fields(path: Path) -> dict[str, Any]:
 
 
 def strictly(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check fields that a file holds, each for its very type: 4 is a number, "4" and 4.0 are not.
+    """Validate fields of a file strictly by type: 4 is an integer, "4" and 4.0 are not.
 
-    Which go together is not checked. Raises UsageError.
+    Returns values as RunConfig holds them (Path, tuple); rules between fields are not checked.
+    Raises UsageError.
     """
     _require_known(values)
     for name, value in values.items():

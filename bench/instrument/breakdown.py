@@ -14,7 +14,7 @@ _OTHERS = 4  # marks of a step besides the two of each micro-batch: begin, input
 
 
 class Breakdown(Observer):
-    """Splits every step into input, forward, backward, exposed and optimiser, without a rest.
+    """A split of each step into parts that sum to it: input, forward, backward, exposed, optimiser.
 
     `exposed` is the exchange's time that overlaps nothing: from this rank's last gradient until
     every gradient is the mean over ranks. It includes the wait for ranks whose last gradient comes

@@ -29,7 +29,7 @@ def mean_weight(ranks: int) -> float:
 
 
 def size(index: int, step: int) -> int:
-    """Compute a gradient's value without the rank's weight; it differs by step and tensor."""
+    """Return the value that `step` writes into gradient `index`, before the factor `weight`."""
     return 1 + (5 * index + step) % 7
 
 

@@ -130,9 +130,9 @@ def mean(shards: Sequence[Gradients]) -> Gradients:
 
 
 def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> list[float]:
-    """Compute max|gradient - expected| / max|expected|, at least `floor`, of each tensor.
+    """Return max|gradient - expected| / max(max|expected|, floor) of each tensor; 0 where equal.
 
-    None counts as zeros; a value is infinite where the denominator is 0, or a NaN stands.
+    A value is infinite for a lone NaN, a denominator of 0, and None beside anything but zeros.
     """
     ratios = []
     for gradient, mean_of_ranks in zip(gradients, expected, strict=True):
@@ -195,9 +195,9 @@ def judge(
     differences: Sequence[float],
     noises: Sequence[float],
 ) -> StepParity:
-    """Judge each tensor by itself: `differences` are the exchanged gradients' from the mean,
-    `noises` a rank's own from themselves, both relative and [tensors]. Where one rank's noise is
-    beyond all rounding, two passes tell of no tensor what its noise is.
+    """Judge each tensor by its relative difference from the mean and own noise, both [tensors].
+
+    If the largest noise exceeds `limit`, tensors with noise are not proven.
     """
     most, worst_noise = limit(config), max(noises)
     # adding two and halving are exact in any order

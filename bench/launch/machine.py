@@ -73,7 +73,7 @@ def machine_bytes() -> int:
 
 
 def keep_freed(env: Mapping[str, str]) -> None:
-    """Set glibc's thresholds for this process, before torch loads, unless the user did."""
+    """Set glibc's trim and mmap thresholds unless the user set them; call before torch loads."""
     global _outcome
     if user_variables := sorted(name for name in env if name.startswith(_USERS_OWN)):
         _outcome = f"left alone: {', '.join(user_variables)} set"

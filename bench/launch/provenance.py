@@ -162,7 +162,7 @@ def code_sha256(folder: Path) -> str:
 
 
 def code(folder: Path) -> dict[str, Any]:
-    """Name the commit, git's hash of bench/ alone and whether bench/ differs; None without git."""
+    """Read commit, tree hash of `folder` and if it has uncommitted changes; None without git."""
 
     def git(*words: str) -> str:
         how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}

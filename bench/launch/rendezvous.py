@@ -104,7 +104,7 @@ def _agents_store(address: str, port: int, timeout_s: float) -> dist.Store:
 
 
 def host_address(launch: Launch) -> str:
-    """Tell where ranks reach this host: by its name, as many hosts resolve theirs to loopback."""
+    """Return this host's name for other ranks, or 127.0.0.1 if all ranks are on it."""
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
 

@@ -38,8 +38,8 @@ _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
 class Pulse:
     """Progress of a rank: phase, batches and steps, for the screen and for the watchdog.
 
-    The main thread writes it, and the watchdog reads it, with the loop's own counters. What is
-    `shown`, by one rank, are lines on standard error, between windows only.
+    The main thread writes it, and the watchdog reads it, with the loop's own counters. With
+    `shown`, set on one rank, it prints phases, windows and epochs to standard error.
     """
 
     def __init__(self, *, shown: bool) -> None:

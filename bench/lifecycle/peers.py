@@ -37,7 +37,7 @@ def state(pid: int) -> str:
 
 
 class Launcher:
-    """This rank's parent, and its parents as long as they are shells; if one ends, another is."""
+    """This rank's parent and, if they are shells, their parents; the kernel replaces ended ones."""
 
     def __init__(self) -> None:
         self._chain = [os.getpid(), os.getppid()]
@@ -53,7 +53,7 @@ class Launcher:
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """Find this host's ranks that ended unrecorded; `as_lowest`: only if `rank` runs as lowest."""
+    """List (rank, reason) of ranks here that ended unrecorded; `as_lowest`: [] if a lower runs."""
     host = socket.gethostname()
     ranks = next(iter(_events(log, "start")), {}).get("host", {}).get("ranks", [])
     local = [r for r in ranks if r["hostname"] == host and r["rank"] != rank]

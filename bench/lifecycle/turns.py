@@ -51,7 +51,7 @@ Counters = Callable[[], Mapping[str, int | None]]
 class Place:
     """A world's place among those that were started together: `launch` names them all.
 
-    `sizes` are the processes of each world: a small one has none on the later nodes.
+    `turn`: this world's index; `sizes`: processes of each world, which fill the first nodes.
     """
 
     launch: str

@@ -75,13 +75,13 @@ _NAMES_VARIANTS, _NAMES_LAUNCHES = 9, 18  # the first schemas that do
 
 
 def allocation(job: object, restart: object) -> str:
-    """Write 'job 77, restart 1', as a requeued job keeps its id and may get other nodes."""
+    """Name an allocation: 'job 77', or once requeued, as nodes may change, 'job 77, restart 1'."""
     return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One log as read; `damage` says why its claim of a good end must not be believed."""
+    """One run log as read; `damage` is one fault of the file, None if it has none."""
 
     path: Path
     config: RunConfig | None
@@ -198,9 +198,9 @@ def read_run(path: Path) -> Run:
 
 
 def parse_run(path: Path, data: bytes) -> Run:
-    """Parse the log in `data` to a Run that can be relied on, whatever the bytes are.
+    """Parse a log of any bytes; never raise for its content.
 
-    A torn last line (killed while writing) ends the log. A log of an unknown schema has a problem.
+    Torn lines are skipped, and are a fault only if the log has an `end`. An unknown schema is one.
     """
     events, damaged, changed, torn = [], [], [], []
     before = 0
@@ -265,8 +265,8 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
 def set_aside(path: Path) -> str | None:
     """Rename a log that no run writes any more and that has no result; returns what was done.
 
-    None where there is no file, a result, or no log. Raises UsageError for a log whose run may
-    still be at work: a run holds a lock on its log, which not every file system has.
+    None where `path` is no file, no log, damaged, of a study, or has a result. Raises UsageError
+    for a log whose run may still be at work, as far as its lock and its hosts tell.
     """
     if not path.is_file():  # a pipe would be waited for
         return None

@@ -16,9 +16,9 @@ NAME = "logs.tar.gz"  # members are named from the study's folder on: runs/ID.js
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
-    """Read each file of the folder's archive, by name; nothing where there is no archive.
+    """Read each file of the folder's archive; nothing where there is no archive.
 
-    Raises UsageError where the archive is damaged.
+    Keys are relative to the folder, as 'runs/ID.jsonl'. Raises UsageError if it is damaged.
     """
     path = folder.absolute() / NAME
     return _members(path, path.stat().st_mtime_ns) if path.is_file() else {}
@@ -30,7 +30,7 @@ def holds(path: Path) -> bool:
 
 
 def read_file(path: Path) -> bytes:
-    """Read FOLDER/KIND/NAME: its own file, else the folder's archive's. Raises OSError."""
+    """Read FOLDER/KIND/NAME, else from its archive. Raises OSError; UsageError if it is damaged."""
     packed = contents(path.parent.parent).get(f"{path.parent.name}/{path.name}")
     return path.read_bytes() if packed is None or path.exists() else packed
 

@@ -29,7 +29,7 @@ class Rank(TypedDict, total=False):
 
 
 def machine_of(rank: Mapping[str, Any]) -> str:
-    """Name the machine of a rank's cores: nodes that share a kernel are one, as containers are."""
+    """Name a rank's machine: its boot_id, which containers of a host share, else hostname."""
     return str(rank.get("boot_id") or rank["hostname"])
 
 

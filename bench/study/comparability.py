@@ -63,7 +63,7 @@ NO_LAUNCH = -1  # runs started by hand name no launch and together make one
 
 
 class LaunchId(NamedTuple):
-    """One randomised pass inside one allocation: what two points share where they are compared."""
+    """Key by which runs are paired: one pass over a study's points, in one allocation."""
 
     number: int
     allocation: str = ""  # a job, or a session; '' of logs that name none: hosts are facts too
@@ -82,9 +82,8 @@ def facts(
 ) -> dict[str, str]:
     """Fingerprint one run as field -> text: the work asked for, and where and with what it ran.
 
-    With matched settings, and without overlap, the bytes of every exchange are part of it: that
-    they are equal is the claim. Facts that a log does not have are left out; only what both
-    runs state is compared.
+    With matched settings or with overlap off, the bytes of every exchange are facts too. Facts that
+    the log lacks are left out; `differences` says how a lack counts.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, derived) for name, derived in _SAMPLES.items()}
@@ -142,8 +141,8 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
 def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
     """List the facts on which runs do not agree, each as 'name: value, other value'.
 
-    `ignore` names facts, or whole kinds of them where it ends in a dot. What some runs do not
-    state must agree among those that do.
+    `ignore` holds names, and prefixes ending in '.'. A fact that a run lacks is not compared,
+    except code, malloc, environment and user code, where a lack counts as 'unset'.
     """
     runs = list(runs)
     kinds = tuple(name for name in ignore if name.endswith("."))

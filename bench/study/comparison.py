@@ -123,13 +123,11 @@ class _Pair(NamedTuple):
 
 
 def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
-    """Compare every point that either side of the study has, paired by launch, with its verdict.
+    """Compare each pair of points by launch, with a verdict; append what cannot be to `missing`.
 
-    The primary one has the full ALPHA. The others have t intervals at ALPHA over their number
-    (Bonferroni), so that all of them hold their truths at once in 1 - ALPHA of pages, at all looks,
-    and no interval contradicts its word. Holm's steps would free error for the rest where one is
-    settled; but one interval settles in two ways, and of ten arms at the margin's edge those steps
-    call one equal on 10 % of pages.
+    The primary comparison errs at ALPHA over all looks, every other one at ALPHA over the number
+    of others with MIN_LAUNCHES (Bonferroni). Holm's steps err more: of ten arms at the margin's
+    edge they call one equal on 10 % of pages, because one interval settles in two ways.
     """
     rows: list[_Pair] = []
     for a, b in _pairs(table, study):
@@ -161,9 +159,9 @@ def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
 
 
 def may_differ(study: Study, a: Point, b: Point) -> set[str]:
-    """Name the facts in which two points may differ: those of a side, and what sets two arms apart.
+    """Name the facts in which two points may differ: knobs, own code, fields of their arms.
 
-    Compute that slept is compared with none that worked.
+    `emulate` is never one of them: an emulated run is compared only with the same timeline.
     """
     if a.arm == b.arm:
         return {*comparability.OF_A_SIDE}
@@ -240,11 +238,10 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
 def another_day(
     paired: Paired, sessions: Sequence[str], level: float, *, emulated: bool
 ) -> tuple[float, float] | None:
-    """Predict where another session's ratio may lie: the prediction interval of t, from three on,
-    at the level of the ratio's interval, which it therefore contains.
+    """Predict an interval for the ratio in another session; None if `paired` has no interval.
 
-    Below three nothing here tells how sessions differ: tau stands for it, in today's and in the
-    other day's ratio: sqrt(h^2 + 2 (1.96 tau)^2), with h half of the interval at `level`.
+    From three sessions on it is Student's prediction interval at `level`. Below, tau is assumed as
+    their sd: half of it is sqrt(h^2 + 2 (1.96 tau)^2), with h half of the ratio's, all in logs.
     """
     ends = paired.interval(level)
     if ends is None or paired.error_log is None:
@@ -258,7 +255,7 @@ def another_day(
 
 
 def ratios_by_session(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estimate]]:
-    """Estimate each session's own ratio, side by side."""
+    """Yield each session and the geometric mean of its ratios."""
     for session in dict.fromkeys(sessions):
         ratios = zip(sessions, paired.ratios, strict=True)
         yield session, stats.geometric_mean([ratio for name, ratio in ratios if name == session])

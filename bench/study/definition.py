@@ -279,7 +279,7 @@ class Study(StrictTable):
 def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:
     """List (reference, candidate) for every comparison that `cells` hold.
 
-    Two frameworks meet on each transport that both have; two cells are one comparison.
+    Two frameworks give a pair for each transport both have in `cells`; two cells give one.
     """
     compared = [(reference, candidate)]
     if is_bare(reference):

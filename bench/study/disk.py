@@ -20,7 +20,7 @@ def write_whole(
 ) -> Path:
     """Write a file so that nobody ever sees a part of it, whatever ends this process.
 
-    Raises FileExistsError if it is there and not to be replaced, else UsageError with the `cure`.
+    Raises FileExistsError if the file exists and `replace` is False, UsageError if writing fails.
     """
     # not by the process's number: jobs on two nodes may have the same
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
@@ -41,7 +41,10 @@ def write_whole(
 
 
 def take_lock(file: IO[str], alone: bool) -> bool:
-    """Lock a file, `alone` or beside others who only look; False where somebody else has it."""
+    """Take an exclusive (`alone`) or shared lock without waiting; False if another holds it.
+
+    On a file system without locks, `alone` closes the file and raises UsageError.
+    """
     try:
         import fcntl  # here: Windows has none, and only those who start jobs need it
     except ImportError:

@@ -117,7 +117,7 @@ class StudyFolder:
             raise UsageError(f"{holds}: a study stays with one; choose another --results")
 
     def lock(self) -> IO[str]:
-        """Take the folder for one job, until the file and all it is handed to are closed."""
+        """Take the folder until the file and all it is handed to are closed. Raises UsageError."""
         self.check_own()
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ class StudyFolder:
             write_whole(self._copy, text)
 
     def kept(self) -> Study | None:
-        """Read the study as it was first run; None if it was not."""
+        """Read the study as it was first run; None if it was not. Raises UsageError."""
         return read_study(self._copy) if self._copy.exists() else None
 
     def asked_launches(self, study: Study) -> int:
@@ -173,13 +173,13 @@ class StudyFolder:
         return read_lines(JobRecord, self._jobs.read_bytes()) if self._jobs.exists() else []
 
     def add_script(self, script: str, job: str) -> Path:
-        """Keep a job script under the next free name."""
+        """Keep a job script under the next free name. Raises UsageError."""
         stem = f"job-{job}" if job else "job"
         names = (self.path / f"{stem}-{n:03d}.sh" for n in itertools.count(1))
         return write_whole(next(path for path in names if not path.exists()), script)
 
     def record_job(self, jobs: IO[str], script: Path, **facts: object) -> None:
-        """Record a job in the locked `jobs`."""
+        """Record a job in the locked `jobs`. Raises UsageError."""
         named = {"script": script.name, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         before = self._jobs.read_bytes()
         torn = b"\n" if before and not before.endswith(b"\n") else b""

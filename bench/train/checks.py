@@ -81,7 +81,7 @@ def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
 
 
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
-    """Check if the last window's mean loss is at most ten times the first loss, or a guess's loss.
+    """Check that the last window's mean loss is at most 10 * max(first loss, ln(classes)).
 
     Noise of small batches and the first steps' overshoot stay far below that. A learning rate that
     is too high exceeds it within a few steps.

@@ -17,7 +17,7 @@ from bench.launch.world import Launch
 
 
 class Stopwatch:
-    """How a device tells the time; this is the host's, whose work is done when a step returns."""
+    """A device's clock; this one is the host's, where work is finished when a step returns."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock

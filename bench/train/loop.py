@@ -51,9 +51,9 @@ class Input:
 
 class Loop:
     """A model in training for `steps` steps, by default those of the run's warm-up and windows.
-    With `classes` the first batch and its scores are looked at.
 
-    `step` is one optimiser update, whose loss is in `losses` [steps].
+    With `classes`, it checks the first batch and its scores. `losses` [steps], float64, are of
+    this rank; NaN until done.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class Loop:
         return self._steps
 
     def step(self) -> None:
+        """Do one update. Raises UsageError for missing gradients, and for a wrong first batch."""
         self._observer.step_begin(self._steps)
         images, labels = self._input.step()
         rate = self._config.learning_rate(self._steps, self._steps_in_all)

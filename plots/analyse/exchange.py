@@ -54,7 +54,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Exchange:
-    """All of it; any list may be empty. A row's estimates are in seconds of a step."""
+    """Results on the exchange; lists may be empty. Estimates but ratios are seconds of a step."""
 
     breakdowns: list[StepParts]
     costs: list[Cost]
@@ -152,7 +152,7 @@ def _differences(
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """What scaling would be if none of an exchange alone, or all of it, were hidden."""
+    """Predicted efficiency of a point if its exchange is fully exposed, and if fully overlapped."""
 
     point: Point
     curve: str
@@ -167,8 +167,8 @@ def bounds(
 ) -> Iterator[Bound]:
     """Yield a bound of every distributed point whose cell and ranks have a log of its processor.
 
-    `exchange_seconds` are of one all-reduce of all gradients, between measured sizes. T, from which
-    efficiencies follow, is a step of the plain process; of strong scaling, its share of a rank.
+    `exchange_seconds` are of one all-reduce of all gradients, between measured sizes. Compute time
+    is the plain process's step, divided by the ranks for strong scaling.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):

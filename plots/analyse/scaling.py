@@ -83,9 +83,9 @@ def throughput(table: Table) -> Iterator[Throughput]:
 def resources_of_point(
     launches: Sequence[Mapping[str, float]], rate: Estimate, world_size: int
 ) -> dict[str, Estimate | None]:
-    """Estimate what a point takes, by launch, at its images/s; None where not known in all.
+    """Estimate a point's memory in bytes, FLOP/s per rank and FLOP utilisation (1 = peak).
 
-    Utilisation is of the device's peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
+    None if a launch lacks it; peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
     """
 
     def mean(name: str) -> Estimate | None:
@@ -180,7 +180,7 @@ def _against(
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Images per second of a point over its cell's in another arm."""
+    """Ratio of images/s: a point over the same cell in the baseline arm."""
 
     point: Point
     baseline: Point

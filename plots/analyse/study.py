@@ -73,7 +73,7 @@ class StepTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What the logs say; `loaded` keeps what they do not."""
+    """Results of a study's usable runs; `loaded` also lists its unusable runs."""
 
     loaded: Loaded
     table: Table

@@ -48,7 +48,7 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class RankPaces:
-    """What ranks that need not wait did by themselves."""
+    """Images/s and held-out accuracy (0 to 1) per rank, where ranks do not wait for one another."""
 
     point: Point
     slowest: Estimate  # images/s of each run's slowest rank, by its own steps

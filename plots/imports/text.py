@@ -63,8 +63,8 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
     """Read a file as numbers, warnings, and the ranks that a launcher put before its lines.
 
     Columns: quantity (with its unit; times are in seconds), value, PLACES and WORDS, missing where
-    the file does not tell. `name` names a group `value` that has no group `name`. Raises UsageError
-    for what is no number, and for a table with rows of unequal length.
+    the file does not tell. A match with group `value` but no group `name` gets `name`, the file's,
+    as its quantity. Raises UsageError for what is no number, or rows of unequal length.
     """
     lines = _lines(data)
     begins = [i for i, x in enumerate(lines) if form.heading and re.match(form.heading, x.text)]

@@ -137,9 +137,9 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
 def changes(
     before: Analysis, after: Analysis | None, below: float, nothing: str = "not in the later study"
 ) -> Iterator[Change]:
-    """Judge each point that the earlier study has, or either planned: images/s, later over earlier.
+    """Judge points run earlier, or planned and missing in either study, by the images/s ratio.
 
-    The ratio is unpaired, as other days are other launches: Welch's interval on logs.
+    It is later over earlier, unpaired, as other days are other launches: Welch's interval on logs.
     Without a usable run `after` is None, and `nothing` says why. A point is judged by its interval
     alone: a value without one may be chance.
     """

@@ -55,7 +55,7 @@ def line_label(a: Analysis, point: Point) -> str:
 
 
 def page_arm(a: Analysis, point: Point) -> str:
-    """Name the arm whose figure has a point: its own, or the one that an arm of few cells names."""
+    """Return the arm whose figure shows a point: its own; if that lists cells, its `over`."""
     arm = a.loaded.study.arms.get(point.arm)
     return arm.over or point.arm if arm and arm.cells else point.arm
 

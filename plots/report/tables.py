@@ -379,7 +379,7 @@ def provenance(a: Analysis) -> Iterator[tuple[str, str]]:
 
 
 class ReportTable(NamedTuple):
-    """One table of a report, or the prose of a section; a table without rows is nowhere."""
+    """A table of a report, or prose alone (`rows` None); pages omit it if `rows` is empty."""
 
     title: str  # of its section, which tables in a row share
     columns: Sequence[Column] = ()

@@ -39,7 +39,7 @@ def oom_kills() -> int:
 
 
 def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **more: Any) -> None:
-    """Add the `exit` event, sealed, to the log, or make a log of it. Raises UsageError.
+    """Append the sealed `exit` event to `log`, which is created if missing. Raises UsageError.
 
     `limit_s`: of the run, in seconds; `stopped`: by a signal to the job; `more`: other fields.
     """

@@ -56,7 +56,7 @@ class LocalJob:
         self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
-        """Do all runs; the exit code. Raises UsageError where going on is of no use."""
+        """Do all runs and return the exit code. Raises UsageError where going on is of no use."""
         self.steps.listen(*self.signals)
         self.run_all()
         if self.steps.stopped is not None:

@@ -59,7 +59,7 @@ class RunLine(NamedTuple):
 
 
 class GroupLines(NamedTuple):
-    """Runs that are started together and take turns; `apart`: why the one run here does not."""
+    """Runs that start together and take turns, or one run; `apart`: why that run takes none."""
 
     lines: list[RunLine]
     apart: str = ""

@@ -109,7 +109,7 @@ class Steps:
         return step
 
     def wait(self, *steps: Step) -> list[Ended]:
-        """Wait for steps that need one another, and tell how each ended; one's failure ends all."""
+        """Wait for all steps and return how each ended; if one fails, end the others."""
         ended: dict[Step, Ended] = {}
         while len(ended) < len(steps):
             time.sleep(_POLL_S)

@@ -143,7 +143,7 @@ def dots(e: Estimate) -> tuple[float, ...]:
 
 
 def reach(estimates: Estimates, *others: float) -> Extent:
-    """Find the ends of a log axis that holds every value and launch; no long bar flattens them."""
+    """Return low and high limits of a log axis for all values; long intervals are cut."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
     high = max([*values, *(e.shown[1] for e in estimates if e.shown)])
@@ -164,7 +164,7 @@ def panels(
 ) -> tuple[Figure, list[list[Axes]]]:
     """Make axes in rows and columns, as wide as the preset; a row of them is `row_in` high.
 
-    `names` in a legend have lines below them; title and foot, which `caption` adds, room besides.
+    `names`: legend entries to leave room for. Heights are inches at `letters` = 1.
     """
     one = preset()
     lines = -(-names // _names_in_line())
