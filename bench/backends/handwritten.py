@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -144,8 +144,9 @@ class Bucket:
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         self.parameters, self.missing = parameters, len(parameters)
-        # bfloat16 travels as float32, as in the other backends
-        kind = torch.float32 if parameters[0].dtype == torch.bfloat16 else parameters[0].dtype
+        # bfloat16 travels as float32, as in the other backends, and no type loses a bit to another
+        kinds = {torch.float32 if p.dtype == torch.bfloat16 else p.dtype for p in parameters}
+        kind = reduce(torch.promote_types, kinds)
         self.flat = torch.zeros(sum(p.numel() for p in parameters), dtype=kind)
         parts = self.flat.split([p.numel() for p in parameters])
         self.views = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.backends.buckets import buckets
+from bench.backends.handwritten import Bucket
 
 MIB = 2**20
 
@@ -28,3 +29,15 @@ def test_frozen_ones_are_left_out_and_a_limit_of_zero_is_one_for_each() -> None:
     parameters[0].requires_grad_(False)
     assert [[p.nbytes for p in b] for b in buckets(parameters, 16)] == [[4, 12], [12]]
     assert len(list(buckets(parameters, 0))) == 3
+
+
+def test_a_bucket_of_several_types_rounds_none_of_them() -> None:
+    single, double = (
+        torch.nn.Parameter(torch.ones(1, dtype=t)) for t in (torch.float, torch.double)
+    )
+    single.grad, double.grad = torch.ones_like(single), torch.full_like(double, 1 / 3)
+    bucket = Bucket([single, double])
+    bucket.fill(ranks=1)
+    double.grad.zero_()
+    bucket.hand_out()
+    assert double.grad.item() == 1 / 3
