@@ -31,10 +31,11 @@ SAMPLED = 1024  # elements compared of each tensor of a run
 # the 11 bits of float16 are half of the last one; on the wire every rank adds one of its own.
 _ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7}
 _ROUNDING_FLOAT32 = 1e-5
-# A rank that computes twice may round otherwise: kernels of a GPU add in no fixed order. This much
-# is then allowed, whatever the rank does, and beyond it nothing is proven. A float32 sum of 10,000
-# terms in another order may part by that much where they cancel; bfloat16 and TF32 by a few of
-# their last bits.
+# A rank that computes again may round otherwise: kernels of a GPU add in no fixed order. So many
+# times its own noise is then allowed, of so many passes, but no more than the limit, beyond which
+# nothing is proven. A float32 sum of 10,000 terms in another order may part by that much where they
+# cancel; bfloat16 and TF32 by a few of their last bits.
+_OWN_NOISE, _PASSES = 100, 3
 _LIMIT = {"float64": 1e-10, "tf32": 2.0**-7, "bf16-mixed": 2.0**-5, "bf16": 2.0**-5}
 _LIMIT_FLOAT32 = 1e-3
 
@@ -204,7 +205,7 @@ def judge(
     exact = 0.0 if config.world_size <= 2 else rounding(config)
     rows = []
     for name, difference, noise in zip(names, differences, noises, strict=True):
-        allowed = most if noise else exact
+        allowed = min(max(rounding(config), _OWN_NOISE * noise), most) if noise else exact
         proven = not noise or worst_noise <= most
         rows.append((name, difference, noise, allowed, difference <= allowed if proven else None))
     differing = [row for row in rows if row[4] is False]
@@ -232,8 +233,8 @@ def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Parity(Observer):
-    """Checks the named steps, at the price of two forward and backward passes more on each rank:
-    what the second gives otherwise is the rank's own noise.
+    """Checks the named steps, at the price of three forward and backward passes more on each rank:
+    what the later ones give otherwise is the rank's own noise.
     """
 
     def __init__(
@@ -280,8 +281,9 @@ class Parity(Observer):
             if self._session.broadcasts_buffers:
                 self._session.sync_buffers()  # as its forward pass is about to do
             batch = (images, labels, self._classes)
-            self._own, self._again = (
-                self._sample(own_gradients(self._network, self._config, *batch)) for _ in range(2)
+            self._own, *self._again = (
+                self._sample(own_gradients(self._network, self._config, *batch))
+                for _ in range(_PASSES)
             )
 
     def gradients_ready(self) -> None:
@@ -294,7 +296,8 @@ class Parity(Observer):
         # a gradient that cancels to nothing, as of a bias before BatchNorm, is rounding alone
         rest = limit(self._config) * largest(expected)
         differences = self._over_ranks(relative(exchanged, expected, rest))
-        noises = self._over_ranks(relative(self._again, self._own, rest))
+        again = [relative(gradients, self._own, rest) for gradients in self._again]
+        noises = self._over_ranks([max(of_tensor) for of_tensor in zip(*again, strict=True)])
         judged = judge(self._config, self.names, differences, noises)
         if not any(gather(largest(expected))):  # no exchange can be told from another
             judged = replace(judged, differing=[], not_proven=self.names)

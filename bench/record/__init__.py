@@ -5,7 +5,7 @@ measured: events.py says what each holds. A process that was killed leaves no en
 end and exit is sha256: of every byte of the file before the text `, "sha256": "` of that line. What
 became of a run is no event: bench/record/outcome.py judges it from these.
 
-Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
+Schema history (raise SCHEMA on a change but a new field of config; keep an old file in fixtures):
   6  the first that is read. With observe=framework there are events exchanges
   7  events epoch, held_out of workload and the check trainings_equal, with epochs
   8  until version 1.0 host has servers of a parameter server. With mode=async there is no parity,
