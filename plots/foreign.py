@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
 
 from bench.config import UsageError
 from bench.options import Shown, option
 from bench.shell import Command
 from bench.study.disk import write_whole
 from bench.study.words import count
+from plots.imports import ImportOptions
 from plots.require import ExistingFolder
 
 
-class ImportLogs(Command):
+class ImportLogs(ImportOptions):
     """Read other tools' logs into a table: one value a size, and how it was made."""
-
-    form: str = option(..., "mxnet, csv, ...; see plots/README", shown=Shown("FORMAT"))
-    logs: tuple[Path, ...] = option(..., "logs of that format", shown=Shown("FILE", nargs="*"))
-    backend: str | None = option(None, "what made them, for all lines that do not say")
-    world_size: int | None = option(None, "ranks, if no file says", ge=1, le=10**7)
-    batch_per_rank: int | None = option(None, "images per rank: weak scaling", ge=1, alias="batch")
-    global_batch: int | None = option(None, "images per step in all: strong scaling", ge=1)
-    source: str = option("", "who published them, and where")
-    files: Literal["runs", "ranks"] | None = option(None, "what several files of one size are")
-    pattern: tuple[str, ...] = option(
-        (), "of the format pattern: a regular expression; repeatable", shown=Shown(action="append")
-    )
-    skip: int = option(0, "lines to leave out at the beginning of each run", ge=0)
-    out: Path = option(Path("results/imported"), "folder to write to")
-    epochs: bool = option(False, "print a Markdown table of the epochs")
-    force: bool = option(False, "replace a table of that name")
 
     def run(self) -> None:
         if self.batch_per_rank is not None and self.global_batch is not None:

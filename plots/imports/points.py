@@ -7,19 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
 from bench.study.words import count
-from plots.imports import text
+from plots.imports import ImportOptions, text
 from plots.imports.text import FORMATS, PLACES, RANK_RATE, RATE, WORDS, Format
 from plots.report.format import table
-
-if TYPE_CHECKING:
-    from plots.foreign import ImportLogs
 
 POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch"]
 _OFF = 0.02  # relative: between a mean that a file states and that of its lines
@@ -33,7 +30,7 @@ _CURE = (
 )
 
 
-def find_format(options: ImportLogs) -> Format:
+def find_format(options: ImportOptions) -> Format:
     """Look up the format that the options name. Raises UsageError; also for a bad --pattern."""
     if options.form not in FORMATS:
         cure = "the format pattern reads others by --pattern"
@@ -53,7 +50,7 @@ def find_format(options: ImportLogs) -> Format:
 
 
 def read(
-    form: Format, paths: Sequence[Path], options: ImportLogs, source: str
+    form: Format, paths: Sequence[Path], options: ImportOptions, source: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Read files of one format as every number, a point for each quantity of each size, warnings.
 
@@ -101,7 +98,7 @@ def _complete(
     warnings: list[str],
     tags: set[float],
     form: Format,
-    options: ImportLogs,
+    options: ImportOptions,
 ) -> pd.DataFrame:
     """Fill in what the user says of a file, or what its ranks tell."""
     if values.empty:
