@@ -20,8 +20,8 @@ from bench.study.points import describe
 from bench.study.stats import Estimate
 from plots.analyse.study import Analysis, machine
 from plots.report import page, tables
-from plots.report.findings import emulation, over
 from plots.report.format import interval, rate, ratio
+from plots.report.labels import emulation, over
 from plots.report.page import Page, Part, Section
 from plots.report.tables import Cells, Column, plain, records, shown
 from plots.report.write import analysed

@@ -9,8 +9,8 @@ from bench.study.definition import Point
 from bench.study.points import fixed, ranks
 from bench.study.words import sentence
 from plots.analyse.study import Analysis, machine, workload
-from plots.report.findings import by_weight, marked, over, sides
 from plots.report.format import clean, interval, ratio
+from plots.report.labels import by_weight, marked, over, sides
 
 _HEAD = ("Transport", "Ranks", "Images per rank", "Conditions", "Ratio", "n", "Verdict")
 _TEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}

@@ -1,4 +1,4 @@
-"""Findings of a study, each made once: sentences, checks, and names of what is compared.
+"""Findings of a study, each made once: sentences and checks.
 
 Terminal, pages and figures choose from them.
 """
@@ -11,22 +11,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.backends.catalogue import TRANSPORTS
 from bench.record.quiet import NOISY
 from bench.study import stats, words
 from bench.study.comparability import NO_TURNS, TAKEN
 from bench.study.comparison import Comparison, ratios_by_session
-from bench.study.definition import Point
 from bench.study.folder import RESULTS
-from bench.study.points import CURVES, by_point, fixed, ranks
+from bench.study.points import by_point, fixed, ranks
 from bench.study.rows import ENOUGH_STEPS, ENOUGH_WINDOWS
 from bench.study.words import count, ends, prospect, rule
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import LIMIT, Analysis, machine, workload
 from plots.analyse.trainings import Trained
 from plots.report.format import clean, every, interval, ms, percent, rate, ratio, seconds, short
+from plots.report.labels import by_weight, marked, over, sides, versus
 
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 _FULL = 0.9  # share of the time from which on cores are as good as full
@@ -48,72 +47,6 @@ class Statement:
     command: str = ""  # what to type next
 
 
-def line_label(a: Analysis, point: Point) -> str:
-    """Name the line of a point in a figure: its cell, and an arm that not all cells have."""
-    arm = a.loaded.study.arms.get(point.arm)
-    return f"{point.cell} ({point.arm})" if arm and arm.cells else point.cell
-
-
-def page_arm(a: Analysis, point: Point) -> str:
-    """Return the arm whose figure shows a point: its own; if that lists cells, its `over`."""
-    arm = a.loaded.study.arms.get(point.arm)
-    return arm.over or point.arm if arm and arm.cells else point.arm
-
-
-def sides(of: Analysis | Comparison) -> tuple[str, str]:
-    """Name reference and candidate of a study or a comparison.
-
-    Of a study that compares several arms of one cell there is no one candidate.
-    """
-    if isinstance(of, Comparison):
-        return words.sides(*of.points)
-    study = of.loaded.study
-    if study.reference != study.candidate:
-        return words.sides(*(Point(cell, "", 1, 1) for cell in (study.reference, study.candidate)))
-    pairs = {
-        tuple(p._replace(world_size=1, batch_per_rank=1) for p in c.points) for c in of.comparisons
-    }
-    return words.sides(*pairs.pop()) if len(pairs) == 1 else ("its reference arm", "an arm")
-
-
-def over(of: Analysis | Comparison) -> str:
-    """Name the ratio: 'B / A', or 'x/b over x/a' of cells."""
-    first, second = sides(of)
-    return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
-
-
-def versus(of: Analysis | Comparison) -> str:
-    """Name the candidate against the reference."""
-    return " against ".join(reversed(sides(of)))
-
-
-def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
-    """Name the mark of emulation of points or comparisons together, or of all runs; '' of none."""
-    slept = {a.emulated()} if rows is None else {a.emulated(row.arm) for row in rows}
-    return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
-
-
-def marked(a: Analysis, rows: Iterable[Any] | None, text: str) -> str:
-    """Put the mark of emulated runs before a text that speaks of such runs."""
-    return ": ".join(filter(None, (emulation(a, rows), text)))
-
-
-def transport_order(transport: str) -> tuple[int, str]:
-    """Make a sort key of a transport; transports that are not known go last."""
-    known = ["", *TRANSPORTS]
-    return known.index(transport) if transport in known else len(known), transport
-
-
-def by_weight(a: Analysis) -> list[Comparison]:
-    """Sort the comparisons: the primary one, then most ranks, weak scaling before strong."""
-
-    def weight(c: Comparison) -> tuple[object, ...]:
-        curve = min(map(CURVES.index, c.curves))
-        return not c.primary, -c.world_size, curve, transport_order(c.transport)
-
-    return sorted(a.comparisons, key=weight)
-
-
 def tally(rows: Sequence[Comparison]) -> str:
     """Count verdicts: 'A faster at 22 of 26 points (by 1.8 to 4.4 %), Not settled at 4'."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
@@ -128,11 +61,6 @@ def tally(rows: Sequence[Comparison]) -> str:
         by = f" (by {' to '.join(both)} %)" if group[0].verdict == "faster" else ""
         counts.append(f"{verdict} at {place}{by}")
     return ", ".join(counts)
-
-
-def section(a: Analysis, title: str) -> str:
-    """Entitle a section of numbers: all of an emulated study says so."""
-    return f"{title} (emulated)" if a.emulated() else title
 
 
 def standing(whole: Iterable[Statement]) -> str:

@@ -19,8 +19,9 @@ from bench.study import stats
 from bench.study.comparability import TAKEN
 from bench.study.words import count, rule
 from plots.analyse.study import Analysis, gloo_builds
-from plots.report.findings import Statement, sides, standing, trains
+from plots.report.findings import Statement, standing, trains
 from plots.report.format import clean, escape, slug
+from plots.report.labels import sides
 from plots.report.tables import Cells, ReportTable, shown, tables
 
 _SETTINGS = {

@@ -18,7 +18,7 @@ from bench.study.words import count, rule, sentence, word
 from plots.analyse.exchange import SHOWN, StepParts
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
-from plots.report.findings import checks, over, section, versus
+from plots.report.findings import checks
 from plots.report.format import (
     giga,
     interval,
@@ -31,6 +31,7 @@ from plots.report.format import (
     seconds,
     short,
 )
+from plots.report.labels import over, section, versus
 
 _FEW = 3  # rows, from which on what all say alike is said once
 _EPOCHS = (*range(1, 11), 15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for

@@ -17,8 +17,8 @@ from plots.analyse.scaling import Throughput
 from plots.analyse.study import Analysis
 from plots.report.figures import curves, exchange, ratio, trainings
 from plots.report.figures.style import PRESETS, STYLE, Preset, drawn_as, with_names
-from plots.report.findings import page_arm
 from plots.report.format import file_names
+from plots.report.labels import page_arm
 from plots.report.page import Picture
 
 # formats, and what of the moment each would hold

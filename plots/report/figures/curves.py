@@ -27,8 +27,8 @@ from plots.report.figures.style import (
     reach,
     scale_axes,
 )
-from plots.report.findings import line_label, page_arm
 from plots.report.format import percent, rate
+from plots.report.labels import line_label, page_arm
 
 Rows = Sequence[Throughput | Efficiency | Bound]
 _FIXED = {"weak": "images per rank", "strong": "images per step", "batch": "ranks"}

@@ -23,8 +23,8 @@ from plots.report.figures.style import (
     preset,
     reach,
 )
-from plots.report.findings import over, sides, transport_order
 from plots.report.format import ratio, short
+from plots.report.labels import over, sides, transport_order
 
 
 def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:

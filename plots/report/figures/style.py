@@ -18,8 +18,8 @@ from bench.backends import catalogue
 from bench.backends.facts import Look
 from bench.study.stats import MIN_LAUNCHES, Estimate
 from plots.analyse.study import Analysis, machine, workload
-from plots.report.findings import emulation, transport_order
 from plots.report.format import clean, short
+from plots.report.labels import emulation, transport_order
 
 Estimates = Sequence[Estimate]
 Extent = tuple[float, float]  # both ends of an axis

@@ -15,7 +15,7 @@ from bench.study.words import rule
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.figures.style import GUIDE, caption, in_order, legend, look, panels, preset
-from plots.report.findings import line_label, page_arm
+from plots.report.labels import line_label, page_arm
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
