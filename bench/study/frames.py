@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,7 @@ OF_THE_ANALYSIS = (
 )
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
+_WORTH_PROCESSES = 500  # logs: fewer are read sooner than other processes start
 
 
 @dataclass(frozen=True)
@@ -67,21 +73,19 @@ def load(folder: Path) -> Loaded:
     study, notes = _find_study(folder)
     rows, unusable = list[RunRow](), list[Unusable]()
     widest: Mapping[str, Any] = {}
-    for path in (path for path in paths if not ATTEMPT.search(path.name)):
-        run = _read_log(path)
-        if isinstance(run, Run):
-            config = run.config
-            assert config is not None
-            try:
-                # a log of another study is of this one's folder all the same: its notes tell
-                arm = study.arm_of(config) if config.study == study.name else config.arm
-            except ValueError as error:
-                run = Unusable(path.name, "ok", str(error), cell=config.cell)
-        if isinstance(run, Unusable):
-            unusable.append(run)
-            continue
-        rows.append(row_of(run, arm or ""))
-        widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
+    logs = [path for path in paths if not ATTEMPT.search(path.name)]
+    cores = len(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        each: Any = map
+        if cores > 1 and len(logs) >= _WORTH_PROCESSES:
+            pool = ProcessPoolExecutor(cores, get_context("fork"))
+            each = partial(stack.enter_context(pool).map, chunksize=16)
+        for read in each(partial(_read_row, study=study), logs):
+            if isinstance(read, Unusable):
+                unusable.append(read)
+                continue
+            rows.append(read[0])
+            widest = max(widest, read[1], key=lambda host: len(host.get("ranks", ())))
     carried = [row["study_sha256"] for row in rows]
     kept = (folder / "study.toml").exists()
     cell_of = {row["log"]: row["cell"] for row in rows}
@@ -155,6 +159,20 @@ def _read_log(path: Path) -> Run | Unusable:
         return run
     cell = "" if run.config is None else run.config.cell
     return Unusable(path.name, run.state, run.outcome.reason, run.outcome.words, cell)
+
+
+def _read_row(path: Path, study: Study) -> tuple[RunRow, Mapping[str, Any]] | Unusable:
+    """Read the row and the host of a usable run, or tell why it is not usable."""
+    run = _read_log(path)
+    if isinstance(run, Unusable):
+        return run
+    assert run.config is not None
+    try:
+        # a log of another study is of this one's folder all the same: its notes tell
+        arm = study.arm_of(run.config) if run.config.study == study.name else run.config.arm
+    except ValueError as error:
+        return Unusable(path.name, "ok", str(error), cell=run.config.cell)
+    return row_of(run, arm or ""), run.host
 
 
 def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
