@@ -295,9 +295,12 @@ class Parity(Observer):
         expected = self._own if self._config.ranks_part else mean(gather(self._own))
         # a gradient that cancels to nothing, as of a bias before BatchNorm, is rounding alone
         rest = limit(self._config) * largest(expected)
-        differences = self._over_ranks(relative(exchanged, expected, rest))
         again = [relative(gradients, self._own, rest) for gradients in self._again]
         noises = self._over_ranks([max(of_tensor) for of_tensor in zip(*again, strict=True)])
+        # a small tensor of a rank that repeats itself is held to its own size
+        of_noisy, of_exact = (relative(exchanged, expected, floor) for floor in (rest, 0.0))
+        each = zip(noises, of_noisy, of_exact, strict=True)
+        differences = self._over_ranks([noisy if noise else exact for noise, noisy, exact in each])
         judged = judge(self._config, self.names, differences, noises)
         if not any(gather(largest(expected))):  # no exchange can be told from another
             judged = replace(judged, differing=[], not_proven=self.names)

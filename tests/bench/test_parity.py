@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -276,3 +277,28 @@ def test_a_planted_fault_is_never_called_parity(backend: str, transport: str, ra
             assert step.holds is (fault == "no_fault"), (model, fault, last_alone, step)
         if model == "with_state" and fault == "no_fault":
             assert (step.relative_difference > 0) == (ranks > 2), "by the order of summation"
+
+
+class _Small(nn.Linear):
+    """A layer whose offset has a billionth of the gradient of its weights."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert self.bias is not None
+        return x.flatten(1) @ self.weight.T + 1e-9 * self.bias
+
+
+@pytest.mark.parametrize(("times", "holds"), [(1.0, True), (10.0, False)])
+def test_a_small_tensor_is_held_to_its_own_size(times: float, holds: bool) -> None:
+    config = RunConfig(backend="ddp", world_size=3, batch_per_rank=4)
+    network, backend, session = _Small(12, 10), Mock(), Mock(broadcasts_buffers=False)
+    backend.gather = lambda value: [value] * 3
+    parity = Parity(config, backend, network)
+    parity.session_ready(session)
+    parity.step_begin(2)
+    images, labels = torch.rand(4, 3, 2, 2), torch.arange(4)
+    parity.batch_ready(images, labels)
+    nn.functional.cross_entropy(network(images), labels).backward()
+    assert network.bias.grad is not None
+    network.bias.grad *= times
+    parity.gradients_ready()
+    assert parity.holds is holds
