@@ -217,7 +217,7 @@ def test_a_studys_folder_stands_for_its_study(cli: Cli, call: Calls) -> None:
     assert call.refuse("status", str(moved)).startswith(rule)
 
 
-SLOW = "'torch', 'numpy', 'pandas', 'scipy', 'matplotlib', 'jinja2', 'rich.progress'"
+SLOW = "'torch', 'numpy', 'pandas', 'scipy', 'matplotlib', 'jinja2'"
 LOADED = (
     f"import sys; from slurm.__main__ import main; main(); print({{{SLOW}}} & {{*sys.modules}})"
 )
