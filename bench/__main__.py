@@ -15,7 +15,5 @@ if __name__ == "__main__":
         from bench.command import main
     except ModuleNotFoundError as missing:
         give_up(missing)
-    from bench.progress import secure
 
-    secure()
     sys.exit(main(sys.argv[1:]))

@@ -22,7 +22,7 @@ STARTS_RANKS = {f"bench.launch.{name}" for name in ("launcher", "machine")}
 STARTS_RANKS |= {"bench.lifecycle.turns"}
 LOOK_AT_BUILDS = ("bench/tools/setup/verify.py", "bench/tools/doctor/probe.py")
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
-OF_BACKENDS = ("__init__", "buckets", "catalogue", "facts")
+OF_BACKENDS = ("__init__", "catalogue", "facts")
 OF_TOP = ("__init__", "__main__", "command", "factory", "progress")
 TORCH_FREE = (
     *("slurm/", "plots/", "bench/config/", "bench/record/", "bench/lifecycle/", "bench/study/"),

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
+import torch
 
-class _Parameter(Protocol):
-    requires_grad: bool
-
-    @property
-    def nbytes(self) -> int: ...
-
-
-T = TypeVar("T", bound=_Parameter)
+T = TypeVar("T", bound=torch.Tensor)
 
 
 def buckets(parameters: Sequence[T], bucket_bytes: int) -> Iterator[list[T]]:

@@ -81,7 +81,6 @@ _ROWS = (
         interface_variable="HOROVOD_GLOO_IFACE",
         gloo_of="horovod",
         nccl_inside="mpi_lib",
-        cycles=True,
         on_one_rank="registers no hooks",
         looks={
             "mpi": Look(colour="#D55E00", marker="^", marker_size=4.5, line_width=1.2),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,10 +22,6 @@ from bench.train.device import Device
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 # scalars stay on the host: NCCL would queue them behind gradients
 _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
-# the name before torch 2.13, which has deprecated it
-_SYNC_BUFFERS = "forward_sync_buffers"
-if _SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
-    _SYNC_BUFFERS = "broadcast_buffers"
 
 
 class Ddp(Backend):
@@ -57,7 +52,7 @@ class Ddp(Backend):
     ) -> Session:
         options: dict[str, Any] = {}  # those that the config leaves alone stay at their defaults
         if config.settings == "matched":
-            options[_SYNC_BUFFERS] = False
+            options["forward_sync_buffers"] = False
         if config.bucket_cap_mib is not None:
             options["bucket_cap_mb"] = config.bucket_cap_mib
         if config.unused_parameters:

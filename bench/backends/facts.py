@@ -38,7 +38,6 @@ class BackendFacts:
     interface_variable: str | None = None  # names the network interface of its Gloo
     gloo_of: str = ""  # the package that its Gloo is part of
     nccl_inside: str = ""  # begins the name of its library that may have an NCCL linked into it
-    cycles: bool = False  # ready gradients wait for a tick; else hooks start fixed buckets
     on_one_rank: str = ""  # what it does where nothing is exchanged, after its name
     looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one
     filled_marker: bool = True

@@ -49,9 +49,7 @@ class Handwritten(Backend):
         return HandwrittenSession(self._comm, model, optimizer, config)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
-        reduced = np.array([value], np.float64)
-        self._comm.Allreduce(mpi_group.in_place(), reduced, op=mpi_group.operation(op))
-        return float(reduced[0])
+        return float(self._comm.allreduce(value, getattr(mpi_group.library(), op.upper())))
 
     def gather(self, value: Any) -> list[Any]:
         return list(self._comm.allgather(value))
@@ -133,7 +131,8 @@ class HandwrittenSession(Session):
     def _forget_unused(self, used: Sequence[bool]) -> None:
         """Drop gradients no rank had: zeros would let weight decay and momentum move parameters."""
         used_by_any = np.array(used, np.int32)
-        self._comm.Allreduce(mpi_group.in_place(), used_by_any, op=mpi_group.operation("max"))
+        mpi = mpi_group.library()
+        self._comm.Allreduce(mpi.IN_PLACE, used_by_any, op=mpi.MAX)
         for parameter, is_used in zip(self._parameters, used_by_any, strict=True):
             if not is_used:
                 parameter.grad = None
@@ -155,7 +154,7 @@ class Bucket:
     def start(self, comm: Any) -> None:
         """Begin to add all ranks' gradients, each divided by their number."""
         self.fill(comm.Get_size())
-        self._request = comm.Iallreduce(mpi_group.in_place(), self.flat.numpy())
+        self._request = comm.Iallreduce(mpi_group.library().IN_PLACE, self.flat.numpy())
 
     def progress(self) -> None:
         """Let MPI make progress on this exchange."""

@@ -36,7 +36,7 @@ def init(config: RunConfig, launch: Launch) -> None:
 
 def world(config: RunConfig, launch: Launch) -> Any:
     """Return MPI's world; raises as `load` does, and UsageError if ranks' configurations differ."""
-    comm = _import_mpi().COMM_WORLD
+    comm = library().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     if problem := disagreement(comm.allgather(shared_fields(config))):
         raise UsageError(problem)
@@ -47,34 +47,19 @@ def versions() -> dict[str, str]:
     """Name the versions of the MPI library and its Python binding, for the run log."""
     import mpi4py
 
-    library = _import_mpi().Get_library_version()
-    return {"mpi": library.split("\n")[0].split(",")[0].strip("\0 "), "mpi4py": mpi4py.__version__}
+    name = library().Get_library_version().split("\n")[0].split(",")[0].strip("\0 ")
+    return {"mpi": name, "mpi4py": mpi4py.__version__}
 
 
 def require_threads() -> None:
     """Raise UsageError where this MPI cannot be called by several threads at once."""
-    mpi = _import_mpi()
-    if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
+    if library().Query_thread() < library().THREAD_MULTIPLE:
         lacks = f"{versions()['mpi']} was built without MPI_THREAD_MULTIPLE"
         raise UsageError(f"{lacks}, which a server beside its rank needs; use another MPI")
 
 
-def in_place() -> Any:
-    """Return MPI's mark that a buffer is input and output."""
-    return _import_mpi().IN_PLACE
-
-
-def operation(name: str) -> Any:
-    """Return MPI's own reduction of that name: sum, max or min."""
-    return getattr(_import_mpi(), name.upper())
-
-
-def status() -> Any:
-    """Make a record that MPI fills in with who sent a message, and with which tag."""
-    return _import_mpi().Status()
-
-
-def _import_mpi() -> Any:
+def library() -> Any:
+    """Load mpi4py's MPI. Raises UsageError where it is not there."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -89,7 +74,7 @@ class MpiGroup(dist.ProcessGroup):
 
     def __init__(self, options: Any, _: Any) -> None:
         super().__init__(options.group_rank, options.group_size)  # type: ignore[call-arg]  # the stub knows the other constructor only
-        MPI = _import_mpi()
+        MPI = library()
         self._ops = {dist.ReduceOp.SUM: MPI.SUM, dist.ReduceOp.MAX: MPI.MAX}
         self._ops[dist.ReduceOp.MIN] = MPI.MIN
         self._in_place = MPI.IN_PLACE

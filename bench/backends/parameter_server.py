@@ -48,7 +48,7 @@ class Server(threading.Thread):
         super().__init__(name="parameter-server", daemon=True)
         self.requests, self.answers = workers.Dup(), workers.Dup()
         self.asynchronous, self._workers = asynchronous, workers.Get_size()
-        self._status, self._stopping = mpi_group.status(), threading.Event()
+        self._status, self._stopping = mpi_group.library().Status(), threading.Event()
         self._keys: dict[int, HeldKey] = {}
         self._under_way: list[tuple[Any, torch.Tensor]] = []  # answers, and what they send
 

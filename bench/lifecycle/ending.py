@@ -168,7 +168,7 @@ class Ending:
             self._recorded.set()
             stop_loading()
             if not wrong_input:
-                traceback.print_exception(error, file=sys.stderr)
+                say("".join(traceback.format_exception(error)).rstrip())
                 sys.stdout.flush()  # what the user printed
             if self._rank:
                 # if rank 0 fails as well, the launcher ends this one before it repeats the line

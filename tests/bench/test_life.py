@@ -37,9 +37,9 @@ def test_numbers_for_people() -> None:
     assert [quantity(value) for value in written] == [*written.values()]
 
 
-def test_a_terminal_obeys_nothing_that_a_run_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_obeys_nothing_that_a_run_says(capfd: pytest.CaptureFixture[str]) -> None:
     say("error: planted \x1b[31m\u2028é\n\ttrace")
-    assert capsys.readouterr().err == "error: planted \\x1b[31m\\u2028é\n\ttrace\n"
+    assert capfd.readouterr().err == "error: planted \\x1b[31m\\u2028é\n\ttrace\n"
 
 
 def test_the_cause_in_a_loading_process_is_named() -> None:
