@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from bench.lifecycle.turns import ALONE, Turns
 from bench.progress import say
 from bench.record import SCHEMA, RunLog
 from bench.train import device
-from bench.train.checks import TorchSettings, digest, require_alike
+from bench.train.checks import TorchSettings, require_alike
 from bench.train.device import Device
 from bench.train.loop import Input, Loop
 
@@ -84,15 +84,13 @@ def disturbance(turns: Turns) -> dict[str, Any]:
 class Workload:
     """What is trained: data, and a model on this rank's device, or one that sleeps in its place.
 
-    `held_out` is None where nothing is trained to a target, `emulation` where nothing sleeps;
-    `drawn_sha256` is of this rank's weights before a backend has them, where ranks draw other ones.
+    `held_out` is None where nothing is trained to a target, `emulation` where nothing sleeps.
     """
 
     images: Images
     held_out: Images | None
     network: torch.nn.Module
     emulation: Emulation | None
-    drawn_sha256: str = ""
 
     def facts(self, config: RunConfig) -> dict[str, Any]:
         """Describe the workload by name for the log's start."""
@@ -104,18 +102,6 @@ class Workload:
             **({} if self.emulation is None else self.emulation.facts),
             **({} if self.held_out is None else {"held_out": self.held_out.samples}),
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """How a check of parity departs from a run; by default in nothing."""
-
-    parity_steps: Sequence[int] = (STEP,)
-    parity_elements: int = SAMPLED  # of each tensor
-    weights_apart: bool = False  # every rank draws other ones: a backend must send rank 0's
-
-
-_RUN = Trial()
 
 
 @dataclass(kw_only=True)
@@ -133,11 +119,6 @@ class Rig:
     parity: Parity | None
     observer: Observer
     loop: Loop
-
-    @property
-    def step(self) -> Callable[[], object]:
-        """One optimiser update."""
-        return self.loop.step
 
     def __enter__(self) -> Rig:
         return self
@@ -159,13 +140,17 @@ def assemble(
     log: RunLog,
     pulse: Pulse,
     turns: Turns = ALONE,
-    trial: Trial = _RUN,
+    *,
+    parity_steps: Sequence[int] = (STEP,),
+    parity_elements: int = SAMPLED,
+    weights_apart: bool = False,
 ) -> Rig:
     """Hold a rank's rig in a `with` that closes it, and start the log; every rank must call this.
 
-    Raises UsageError on input that proves wrong only now.
+    With `weights_apart` every rank draws other weights: a backend must send rank 0's. Raises
+    UsageError on input that proves wrong only now.
     """
-    place, workload = _load(config, launch, pulse, trial)
+    place, workload = _load(config, launch, pulse, weights_apart)
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
@@ -174,7 +159,6 @@ def assemble(
     settings = require_alike(config, backend, network)
     batches = data.batches(config, launch.rank, workload.images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
-    checked = (trial.parity_steps, trial.parity_elements)
     classes = None if config.emulate is not None else workload.images.classes
     parity, observers = None, list[Observer]()  # before a framework wraps the network
     if config.observe != "nothing":
@@ -186,7 +170,7 @@ def assemble(
     if workload.emulation is not None:
         observers.append(workload.emulation)
     elif config.averages:
-        parity = Parity(config, backend, network, *checked, classes)
+        parity = Parity(config, backend, network, parity_steps, parity_elements, classes)
         observers.append(parity)
     observer = Observers(*observers)
     return Rig(
@@ -204,7 +188,9 @@ def assemble(
     )
 
 
-def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tuple[Device, Workload]:
+def _load(
+    config: RunConfig, launch: Launch, pulse: Pulse, weights_apart: bool
+) -> tuple[Device, Workload]:
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     pulse.enter("loading data")
@@ -213,7 +199,7 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
         say(f"warning: {doubt}")
     held_out = None if config.epochs is None else data.load_held_out(config, images)
     pulse.enter("building the model")
-    seed = config.seed + launch.rank if trial.weights_apart else config.seed
+    seed = config.seed + launch.rank if weights_apart else config.seed
     network = models.build_model(config.model_copy(update={"seed": seed}), images.classes)
     models.prepare(network, config, images)
     network = network.to(place.torch_device)
@@ -223,5 +209,4 @@ def _load(config: RunConfig, launch: Launch, pulse: Pulse, trial: Trial) -> tupl
 
         emulation = Emulation(network, config, launch.rank)
         network = emulation.model
-    drawn = digest(network) if trial.weights_apart else ""
-    return place, Workload(images, held_out, network, emulation, drawn)
+    return place, Workload(images, held_out, network, emulation)

@@ -29,7 +29,7 @@ def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
     Each window takes a turn of `turns`. A world that was stopped is slower in the first step of its
     turn, and not every framework by as much: `lead_in_steps` are not timed.
     """
-    config, backend, step, watch = rig.config, rig.backend, rig.step, rig.place.stopwatch()
+    config, backend, step, watch = rig.config, rig.backend, rig.loop.step, rig.place.stopwatch()
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
     _record(rig, log, "warmup", 0, _warm_up(rig, watch, turns))
     for index in range(config.windows):
@@ -56,7 +56,7 @@ def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
     The stop between them, while the other worlds warm up, is long, and the window after it would
     be slower, with Horovod more often than with DDP.
     """
-    config, barrier, step = rig.config, rig.backend.barrier, rig.step
+    config, barrier, step = rig.config, rig.backend.barrier, rig.loop.step
     late_steps = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)
     turns.begin(barrier)
     early_seconds = time_steps(step, config.warmup_steps - late_steps, watch).step_seconds
@@ -100,7 +100,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
 
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     """Warm up, time the windows, and train to a target where one is asked for."""
-    config, loop, images = rig.config, rig.loop, rig.workload.images
+    config, loop = rig.config, rig.loop
     waits = rig.samples.wait_seconds
     pulse.enter("warm-up", lambda: (len(waits), loop.steps))  # counters the loop keeps anyway
     extra = {}
@@ -109,11 +109,10 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     if rig.launch.rank == 0 and loop.one_label is not None:
         labels = f"all labels of rank 0's first batch are {loop.one_label}"
         say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")
-    if (held_out := rig.workload.held_out) is not None:
-        from bench.train.target import Course, train
+    if config.epochs is not None:
+        from bench.train.target import train
 
-        course = Course(config, rig.launch, rig.backend, rig.place, images, held_out)
-        extra = {"trainings_equal": train(course, log, pulse)}
+        extra = {"trainings_equal": train(rig, log, pulse)}
     return {"checks": extra, "tcp_bytes": rig.backend.gather(tcp_bytes(before))}
 
 

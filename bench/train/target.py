@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from bench import data, models
-from bench.backends.protocol import Backend
-from bench.config import RunConfig
-from bench.data import Images
-from bench.launch.world import Launch
 from bench.lifecycle.ending import Pulse
 from bench.record import RunLog
 from bench.train import numbers
 from bench.train.checks import digest
-from bench.train.device import Device, time_steps
+from bench.train.device import time_steps
 from bench.train.loop import Input, Loop
 
-
-@dataclass(frozen=True)
-class Course:
-    """A run's trainings: all of them on `trained`, none of them on `judged`."""
-
-    config: RunConfig
-    launch: Launch
-    backend: Backend
-    place: Device
-    trained: Images
-    judged: Images
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps whose global batches the data set fills; the rest of an epoch is left out."""
-        assert self.trained.samples is not None, "the rules refuse endless sets"
-        return self.trained.samples // self.config.samples_per_step
+if TYPE_CHECKING:
+    from bench.rig import Rig
 
 
 def training_seed(seed: int, training: int) -> int:
@@ -45,36 +26,40 @@ def training_seed(seed: int, training: int) -> int:
     return int(np.random.SeedSequence([seed, training]).generate_state(1, np.uint64)[0] >> 2)
 
 
-def train(course: Course, log: RunLog, pulse: Pulse) -> bool:
+def train(rig: Rig, log: RunLog, pulse: Pulse) -> bool:
     """Run all trainings, with one event an epoch; needs every rank's call.
 
     The clock runs while an epoch's steps do, and not while it is judged. True if all ranks had the
     same parameters after every epoch.
     """
-    trainings = range(course.config.trainings)
-    equal = [equal for index in trainings for equal in _training(course, index, log, pulse)]
+    trainings = range(rig.config.trainings)
+    equal = [equal for index in trainings for equal in _training(rig, index, log, pulse)]
     return all(equal)
 
 
-def _training(course: Course, index: int, log: RunLog, pulse: Pulse) -> Iterator[bool]:
+def _training(rig: Rig, index: int, log: RunLog, pulse: Pulse) -> Iterator[bool]:
     """Train from new weights to the target, or to the last epoch; yield after each epoch whether
     all ranks had one model.
     """
-    name = f"training {index + 1} of {course.config.trainings}"
+    name = f"training {index + 1} of {rig.config.trainings}"
     pulse.enter(name)
-    seed = training_seed(course.config.seed, index)
-    config = course.config.model_copy(update={"seed": seed})
-    backend, device, steps = course.backend, course.place.torch_device, course.steps_per_epoch
-    network = models.build_model(config, course.trained.classes)
-    models.prepare(network, config, course.trained)
+    seed = training_seed(rig.config.seed, index)
+    config = rig.config.model_copy(update={"seed": seed})
+    backend, device, rank = rig.backend, rig.place.torch_device, rig.launch.rank
+    trained, judged = rig.workload.images, rig.workload.held_out
+    assert trained.samples is not None, "the rules refuse endless sets"
+    assert judged is not None
+    steps = trained.samples // config.samples_per_step  # the rest of an epoch is left out
+    network = models.build_model(config, trained.classes)
+    models.prepare(network, config, trained)
     network = network.to(device)
-    batches = data.batches(config, course.launch.rank, course.trained)
+    batches = data.batches(config, rank, trained)
     # data-loading processes load torch before they give the first batch: not on this clock
     samples = Input(config, chain([next(batches)], batches), device)
     assert config.epochs is not None
     loop = Loop(config, backend, network, samples, steps=config.epochs * steps)
     pulse.enter(name, lambda: (len(samples.wait_seconds), loop.steps))
-    watch, total = course.place.stopwatch(), course.judged.samples
+    watch, total = rig.place.stopwatch(), judged.samples
     assert total is not None
     for epoch in range(config.epochs):
         backend.barrier()
@@ -82,10 +67,10 @@ def _training(course: Course, index: int, log: RunLog, pulse: Pulse) -> Iterator
         loss = loop.losses[epoch * steps : (epoch + 1) * steps].mean().item()
         by_rank = {}
         if not config.averages:  # what each rank's own parameters have right
-            right = count_correct(course, network, pulse.tick, 0, 1)
+            right = count_correct(rig, network, pulse.tick, 0, 1)
             by_rank = {"own_correct": backend.gather(right)}
         loop.session.sync_buffers()
-        of_rank = count_correct(course, network, pulse.tick, course.launch.rank, config.world_size)
+        of_rank = count_correct(rig, network, pulse.tick, rank, config.world_size)
         correct = int(backend.reduce_scalar(of_rank, "sum"))
         loop.session.model.train()
         equal = len(set(backend.gather(digest(network)))) == 1
@@ -108,15 +93,16 @@ def _training(course: Course, index: int, log: RunLog, pulse: Pulse) -> Iterator
 
 
 def count_correct(
-    course: Course, network: torch.nn.Module, counted: Callable[[], object], rank: int, ranks: int
+    rig: Rig, network: torch.nn.Module, counted: Callable[[], object], rank: int, ranks: int
 ) -> int:
     """Count what `network` has right of the held-out samples that `rank` of `ranks` judges.
 
     It leaves the network in the mode of evaluation. `counted` is called for each batch.
     """
-    config, judged = course.config, course.judged
+    config, judged = rig.config, rig.workload.held_out
+    assert judged is not None
     # no more at once than a step holds, which fits into memory
-    size, device = config.samples_per_microbatch, course.place.torch_device
+    size, device = config.samples_per_microbatch, rig.place.torch_device
     dtype, layout = numbers.parameter_dtype(config), numbers.memory_format(config)
     correct = 0
     network.eval()

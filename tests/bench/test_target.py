@@ -6,16 +6,16 @@ import functools
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from bench import data
 from bench.config import RunConfig, UsageError, make_config, parse_argv
-from bench.launch.world import Launch
 from bench.record import Run, outcome, read_run
 from bench.train.device import Cpu
-from bench.train.target import Course, count_correct, training_seed
+from bench.train.target import count_correct, training_seed
 from tests.bench.ranks import bench
 
 MLP = ("--model", "mlp", "--dataset", "digits", "--image-size", "8", "--base-lr", "0.8")
@@ -111,16 +111,14 @@ class _Brightest(torch.nn.Module):
 
 def test_ranks_judge_each_sample_once() -> None:
     asked = config(epochs=1, backend="ddp", world_size=2)
-    trained = data.load_images(asked)
-    judged, network = data.load_held_out(asked, trained), _Brightest()
+    judged, network = data.load_held_out(asked, data.load_images(asked)), _Brightest()
     images, labels = judged.__getitems__(list(range(359)))
     right = network(images).argmax(1) == labels
-    backend: Any = None
-    launch = Launch(source="test", rank=0, size=2, local_rank=0, local_size=2, key="unnamed")
-    course = Course(asked, launch, backend, Cpu(), trained, judged)
+    rig: Any = Mock(config=asked, place=Cpu())
+    rig.workload.held_out = judged
     batches: list[None] = []
     for rank in (0, 1):
-        counted = count_correct(course, network, lambda: batches.append(None), rank, 2)
+        counted = count_correct(rig, network, lambda: batches.append(None), rank, 2)
         assert counted == int(right[rank::2].sum()) > 0
     assert len(batches) == 2 * 12, "no more at once than a step of 16 images a rank"
     assert not network.training

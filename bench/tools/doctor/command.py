@@ -158,18 +158,24 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
     Every rank draws other weights, so that this fails where rank 0's are not sent to all.
     """
-    from bench.rig import Trial, assemble
+    from bench.rig import assemble
     from bench.train.checks import digest
 
-    trial = Trial(weights_apart=True, parity_steps=range(STEPS), parity_elements=ELEMENTS)
-    with assemble(config, launch, log, pulse, trial=trial) as rig:
+    with assemble(
+        config,
+        launch,
+        log,
+        pulse,
+        parity_steps=range(STEPS),
+        parity_elements=ELEMENTS,
+        weights_apart=True,
+    ) as rig:
         assert rig.parity is not None
         pulse.enter("comparing")
         for _ in range(STEPS):
-            rig.step()
+            rig.loop.step()
             pulse.tick()
-        gather = rig.backend.gather
-        weights = {gather(rig.workload.drawn_sha256)[0], *gather(digest(rig.workload.network))}
+        weights = {*rig.backend.gather(digest(rig.workload.network))}
         holds = rig.parity.holds if len(weights) == 1 else False
         steps = rig.parity.record()
         pulse.leave()
