@@ -36,9 +36,8 @@ def explain_missing(error: ImportError) -> str:
     if package in sys.stdlib_module_names:
         return f"{package} is not part of Python on {sys.platform}; run this command on Linux"
     cure = "install it with pip, or run `make setup`"
-    if (root := checkout()) is not None:
-        target = "." if Path.cwd() == root else root
-        cure = f"run `make setup` and start .venv/bin/python, or `pip install {target}`"
+    if root := checkout():
+        cure = f"run `make setup` and start .venv/bin/python, or `pip install {root}`"
     return f"{package} is not installed for {sys.executable}; {cure}"
 
 

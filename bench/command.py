@@ -71,7 +71,13 @@ def start(
             say(f"warning: {line}")
         place = place_of(os.environ)
         table = None if place is None else TurnTable(place)
-        log = _open_log(config) if rank == 0 and keeps_log else RunLog(None)
+        log = RunLog(None)
+        if rank == 0 and keeps_log:
+            # a study's driver sets unfinished logs aside itself
+            by_hand = config.log_path if config.study is None else None
+            if by_hand and (note := set_aside(by_hand)):
+                say(f"note: {note}")
+            log = RunLog(config.log_path)
     except UsageError as error:
         if rank:
             time.sleep(endings.RANK_0_SPEAKS_S)
@@ -81,14 +87,6 @@ def start(
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
     return _live(config, launch, log, table, say_what(config), load)
-
-
-def _open_log(config: RunConfig) -> RunLog:
-    """Open the run's log; rename an unfinished one of that name unless a study's driver does."""
-    by_hand = config.log_path if config.study is None else None
-    if by_hand and (note := set_aside(by_hand)):
-        say(f"note: {note}")
-    return RunLog(config.log_path)
 
 
 def _live(

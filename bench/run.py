@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from bench import fom
@@ -20,10 +19,8 @@ from bench.rig import Rig, assemble, disturbance
 from bench.train import checks
 from bench.train.device import Stopwatch, time_steps
 
-Progress = Callable[[int, int, float], None]  # windows done, windows in all, images/s
 
-
-def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
+def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
     """Warm up, then time the windows; after each, outside the clock, the log gets all seconds.
 
     Each window takes a turn of `turns`. A world that was stopped is slower in the first step of its
@@ -46,7 +43,7 @@ def measure(rig: Rig, log: RunLog, progress: Progress, turns: Turns) -> None:
         input_seconds = backend.gather(sum(rig.samples.wait_seconds[-steps:]))
         observed = {"input_seconds": input_seconds, "busy_share": backend.gather(busy)}
         log.write("window", index=index, steps=steps, seconds=seconds, **observed)
-        progress(index + 1, config.windows, images / seconds)
+        pulse.window(index + 1, config.windows, images / seconds)
     turns.end(backend.barrier)
 
 
@@ -105,7 +102,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
     pulse.enter("warm-up", lambda: (len(waits), loop.steps))  # counters the loop keeps anyway
     extra = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
-    measure(rig, log, pulse.window, turns)
+    measure(rig, log, pulse, turns)
     if rig.launch.rank == 0 and loop.one_label is not None:
         labels = f"all labels of rank 0's first batch are {loop.one_label}"
         say(f"warning: dataset={config.dataset!r}: {labels}; if all are, nothing is learnt")

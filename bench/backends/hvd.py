@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bench.backends import mpi_group, nccl
+from bench.backends import mpi_group
 from bench.backends.buckets import buckets
 from bench.backends.hvd_start import ONE_EXCHANGE_MIB, start
 from bench.backends.protocol import Backend, Reduction, Session
@@ -31,9 +31,6 @@ class Horovod(Backend):
         self.versions["horovod"] = __import__("horovod").__version__
         if config.transport == "mpi":
             self.versions |= mpi_group.versions()
-        if config.transport == "nccl":
-            # the headers of its build, which tell nothing of the library that runs
-            self.versions["nccl headers"] = nccl.version(self._hvd.nccl_built())
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig

@@ -51,13 +51,6 @@ def versions() -> dict[str, str]:
     return {"mpi": name, "mpi4py": mpi4py.__version__}
 
 
-def require_threads() -> None:
-    """Raise UsageError where this MPI cannot be called by several threads at once."""
-    if library().Query_thread() < library().THREAD_MULTIPLE:
-        lacks = f"{versions()['mpi']} was built without MPI_THREAD_MULTIPLE"
-        raise UsageError(f"{lacks}, which a server beside its rank needs; use another MPI")
-
-
 def library() -> Any:
     """Load mpi4py's MPI. Raises UsageError where it is not there."""
     try:

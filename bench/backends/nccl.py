@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bench.backends import catalogue
 from bench.config import RunConfig, UsageError
@@ -35,14 +35,6 @@ _CONNECTION = re.compile(
 # device, and rank between or at the far side of it; shared buffers are of some connections alone
 _OF_ONE_RANK = re.compile(r"/-?\d+(?:\[\w+\]|\(\d+\))?|/Shared\b")
 _FLOATS = (1, 2**22)  # NCCL connects for an algorithm when a size first asks for it, since 2.22
-
-
-class Library(NamedTuple):
-    """A file with an NCCL in it."""
-
-    path: str
-    version: str
-    sha256: str
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
@@ -97,8 +89,8 @@ def transports(lines: Iterable[str]) -> set[str]:
     return {_OF_ONE_RANK.sub("", connection) for connection in connections} or {NOT_RECORDED}
 
 
-def library(inside: str = "") -> Library:
-    """Find the NCCL that a framework calls in this process.
+def library(inside: str = "") -> tuple[str, str, str]:
+    """Find the NCCL that a framework calls in this process: path, version and SHA-256 of its file.
 
     `inside` begins the name of the framework's library that may have an NCCL linked into it; torch
     has one inside where none is loaded beside it. Raises UsageError where it cannot be told.
@@ -119,11 +111,13 @@ def library(inside: str = "") -> Library:
                 code = ctypes.c_int()
                 loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
                 loaded.ncclGetVersion(ctypes.byref(code))
-                number = version(code.value)
+                # 22703 is 2.27.3; before 2.9 a digit less, 2804 is 2.8.4
+                major, minor = divmod(code.value, 10000 if code.value >= 10000 else 1000)
+                number = f"{major}.{minor // 100}.{minor % 100}"
             elif line := _LINE_OF_VERSION.search(content):  # its functions are hidden
                 number = line[1].decode()
             if number:
-                return Library(path, number, hashlib.sha256(content).hexdigest())
+                return path, number, hashlib.sha256(content).hexdigest()
     raise UsageError("no NCCL is loaded in this process; install a torch for GPUs")
 
 
@@ -132,9 +126,3 @@ def mapped(name: str, maps: str) -> list[str]:
     lines = [line.split(maxsplit=5) for line in maps.splitlines()]
     paths = {line[5] for line in lines if len(line) == 6}
     return sorted(path for path in paths if re.match(name, Path(path).name))
-
-
-def version(code: int) -> str:
-    """Put NCCL's number in words: 22703 -> '2.27.3'; a digit less before 2.9, 2804 -> '2.8.4'."""
-    major, minor_patch = divmod(code, 10000 if code >= 10000 else 1000)
-    return f"{major}.{minor_patch // 100}.{minor_patch % 100}"

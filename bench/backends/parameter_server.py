@@ -20,7 +20,7 @@ import torch
 from bench.backends import mpi_group
 from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession
 from bench.backends.protocol import Session
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 from bench.train.device import Device
 
@@ -116,7 +116,10 @@ class ParameterServer(Handwritten):
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         super().__init__(config, launch, device)
-        mpi_group.require_threads()
+        mpi = mpi_group.library()
+        if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
+            lacks = f"{self.versions['mpi']} was built without MPI_THREAD_MULTIPLE"
+            raise UsageError(f"{lacks}, which a server beside its rank needs; use another MPI")
         self._server = Server(self._comm, config.mode == "async")
         self._server.start()
 

@@ -27,17 +27,20 @@ Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of 
 
 STEP = 2  # of a run: the last of the shortest warm-up; DDP has rebuilt its buckets by then
 SAMPLED = 1024  # elements compared of each tensor of a run
-# What rounding explains of max|difference| / max|gradient|. bfloat16 has 8 bits. Two roundings to
-# the 11 bits of float16 are half of the last one; on the wire every rank adds one of its own.
-_ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7}
-_ROUNDING_FLOAT32 = 1e-5
 # A rank that computes again may round otherwise: kernels of a GPU add in no fixed order. So many
 # times its own noise is then allowed, of so many passes, but no more than the limit, beyond which
-# nothing is proven. A float32 sum of 10,000 terms in another order may part by that much where they
-# cancel; bfloat16 and TF32 by a few of their last bits.
+# nothing is proven.
 _OWN_NOISE, _PASSES = 100, 3
-_LIMIT = {"float64": 1e-10, "tf32": 2.0**-7, "bf16-mixed": 2.0**-5, "bf16": 2.0**-5}
-_LIMIT_FLOAT32 = 1e-3
+# What another order of summation explains of max|difference| / max|gradient|, and the limit.
+# bfloat16 has 8 bits. A float32 sum of 10,000 terms in another order may part by its limit where
+# they cancel; bfloat16 and TF32 by a few of their last bits.
+_FLOAT32 = (1e-5, 1e-3)
+_TOLERANCES = {
+    "float64": (1e-12, 1e-10),
+    "tf32": (1e-5, 2.0**-7),
+    "bf16-mixed": (1e-5, 2.0**-5),
+    "bf16": (2.0**-7, 2.0**-5),
+}
 
 
 def own_gradients(
@@ -138,7 +141,8 @@ def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> l
     ratios = []
     for gradient, mean_of_ranks in zip(gradients, expected, strict=True):
         if gradient is None or mean_of_ranks is None:
-            ratios.append(math.inf if largest([gradient, mean_of_ranks], math.inf) else 0.0)
+            lone = gradient if mean_of_ranks is None else mean_of_ranks
+            ratios.append(math.inf if lone is not None and lone.any() else 0.0)
             continue
         a, b = gradient.double(), mean_of_ranks.double()
         differs = ((a == b) | (a.isnan() & b.isnan())).logical_not()
@@ -149,21 +153,17 @@ def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> l
     return ratios
 
 
-def largest(gradients: Gradients, not_finite: float = 0.0) -> float:
-    """Find the largest |gradient| of all tensors; 0 where there is none."""
+def largest(gradients: Gradients) -> float:
+    """Find the largest finite |gradient| of all tensors; 0 where there is none."""
     filled = [g.double().abs() for g in gradients if g is not None and g.numel()]
-    each = (g.nan_to_num(not_finite, not_finite).max().item() for g in filled)
-    return max(each, default=0.0)
+    return max((g.nan_to_num(0.0, 0.0).max().item() for g in filled), default=0.0)
 
 
-def rounding(config: RunConfig) -> float:
-    """Estimate the largest relative difference that another order of summation explains."""
-    return _ROUNDING.get(config.precision, _ROUNDING_FLOAT32)
-
-
-def limit(config: RunConfig) -> float:
-    """Return the relative difference any rounding can explain; beyond it nothing is proven."""
-    return _LIMIT.get(config.precision, _LIMIT_FLOAT32)
+def tolerances(config: RunConfig) -> tuple[float, float]:
+    """Return the relative differences that another order of summation explains, and any rounding;
+    beyond the second nothing is proven.
+    """
+    return _TOLERANCES.get(config.precision, _FLOAT32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,15 +198,16 @@ def judge(
 ) -> StepParity:
     """Judge each tensor by its relative difference from the mean and own noise, both [tensors].
 
-    If the largest noise exceeds `limit`, tensors with noise are not proven.
+    If the largest noise exceeds the limit, tensors with noise are not proven.
     """
-    most, worst_noise = limit(config), max(noises)
+    rounding, limit = tolerances(config)
+    worst_noise = max(noises)
     # adding two and halving are exact in any order
-    exact = 0.0 if config.world_size <= 2 else rounding(config)
+    exact = 0.0 if config.world_size <= 2 else rounding
     rows = []
     for name, difference, noise in zip(names, differences, noises, strict=True):
-        allowed = min(max(rounding(config), _OWN_NOISE * noise), most) if noise else exact
-        proven = not noise or worst_noise <= most
+        allowed = min(max(rounding, _OWN_NOISE * noise), limit) if noise else exact
+        proven = not noise or worst_noise <= limit
         rows.append((name, difference, noise, allowed, difference <= allowed if proven else None))
     differing = [row for row in rows if row[4] is False]
     unproven = [row for row in rows if row[4] is None]
@@ -294,7 +295,7 @@ class Parity(Observer):
         # without an exchange every rank must keep its own
         expected = self._own if self._config.ranks_part else mean(gather(self._own))
         # a gradient that cancels to nothing, as of a bias before BatchNorm, is rounding alone
-        rest = limit(self._config) * largest(expected)
+        rest = tolerances(self._config)[1] * largest(expected)
         again = [relative(gradients, self._own, rest) for gradients in self._again]
         noises = self._over_ranks([max(of_tensor) for of_tensor in zip(*again, strict=True)])
         # a small tensor of a rank that repeats itself is held to its own size

@@ -40,10 +40,6 @@ class Stopwatch:
         marks, self._marks = self._marks, []
         return marks
 
-    def laps(self) -> list[float]:
-        """Return the seconds between the marks since the last call; call after `now`."""
-        return [after - before for before, after in pairwise(self.times())]
-
 
 @dataclass(frozen=True)
 class TimedSteps:
@@ -61,14 +57,13 @@ def time_steps(step: Callable[[], object], steps: int, watch: Stopwatch) -> Time
         step()
         watch.mark()
     seconds = watch.now() - start
-    return TimedSteps(seconds, watch.laps())
+    return TimedSteps(seconds, [after - before for before, after in pairwise(watch.times())])
 
 
 class Cpu:
     """The CPU, timed by the host's clock."""
 
     torch_device = torch.device("cpu")
-    uuid: str | None = None
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch()
@@ -96,8 +91,6 @@ class Cuda:
         # each kind of cuDNN's operations: in torch 2.11 their common setting changes neither
         torch.backends.cudnn.conv.fp32_precision = mode  # type: ignore[attr-defined]
         torch.backends.cudnn.rnn.fp32_precision = mode  # type: ignore[attr-defined]
-        properties = torch.cuda.get_device_properties(self.torch_device)
-        self.uuid: str | None = str(getattr(properties, "uuid", f"index {index}"))
 
     def stopwatch(self) -> Stopwatch:
         return _EventStopwatch(self.torch_device)
@@ -105,10 +98,11 @@ class Cuda:
     def describe(self) -> dict[str, Any]:
         """Describe what tells this GPU from others, how it is set, and which libraries drive it."""
         properties = torch.cuda.get_device_properties(self.torch_device)
+        uuid = str(getattr(properties, "uuid", f"index {self.torch_device.index}"))
         return {
             "gpu": properties.name,
-            "gpu_uuid": self.uuid,
-            "gpu_settings": gpu_settings(str(self.uuid), os.environ),
+            "gpu_uuid": uuid,
+            "gpu_settings": gpu_settings(uuid, os.environ),
             "gpu_memory_bytes": properties.total_memory,
             "cuda": torch.version.cuda or f"hip {torch.version.hip}",
             "cudnn": torch.backends.cudnn.version(),

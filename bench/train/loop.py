@@ -85,7 +85,7 @@ class Loop:
         self._all_names = {name for name, _ in network.named_parameters()}
         trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self._trained, self._names = [*trained.values()], [*trained]
-        self._steps = 0  # taken so far
+        self.steps = 0  # optimiser updates done
         self.one_label: int | None = None  # of all samples of the first batch, of four or more
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
@@ -95,16 +95,11 @@ class Loop:
             device=next(network.parameters()).device,
         )
 
-    @property
-    def steps(self) -> int:
-        """Optimiser updates done."""
-        return self._steps
-
     def step(self) -> None:
         """Do one update. Raises UsageError for missing gradients, and for a wrong first batch."""
-        self._observer.step_begin(self._steps)
+        self._observer.step_begin(self.steps)
         images, labels = self._input.step()
-        rate = self._config.learning_rate(self._steps, self._steps_in_all)
+        rate = self._config.learning_rate(self.steps, self._steps_in_all)
         for group in self.session.optimizer.param_groups:
             group["lr"] = rate
         self.session.zero_grad()
@@ -119,15 +114,15 @@ class Loop:
         if self._config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._config.clip_norm)
         self.session.step()
-        self.losses[self._steps] = loss
-        self._steps += 1
+        self.losses[self.steps] = loss
+        self.steps += 1
         self._observer.step_end()
 
     def _backward(self, images: torch.Tensor, labels: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Run one of `parts` micro-batches forward and back; return its part of the step's loss."""
         with self._autocast:
             scores = self._forward(images)
-            if not self._steps and self._classes is not None:
+            if not self.steps and self._classes is not None:
                 require_pictures(images, self._config)
                 require_scores(scores, labels, self._classes, self._config)
                 self._require_no_more_parameters()
@@ -138,7 +133,7 @@ class Loop:
         self._observer.forward_done()
         if not loss.requires_grad:
             frozen = f"model={self._config.model} has nothing left to train"
-            raise UsageError(f"{frozen} in step {self._steps + 1}; leave a parameter unfrozen")
+            raise UsageError(f"{frozen} in step {self.steps + 1}; leave a parameter unfrozen")
         if parts > 1:
             loss = loss / parts
         self.session.backward(loss)
@@ -163,7 +158,7 @@ class Loop:
     def _idle(self) -> UsageError:
         """Make the error of a step that left a parameter out: frameworks differ then."""
         idle = [n for n, p in zip(self._names, self._trained, strict=True) if p.grad is None]
-        when = f" in step {self._steps + 1}" if self._steps else ""
+        when = f" in step {self.steps + 1}" if self.steps else ""
         return UsageError(
             f"model={self._config.model} left {len(idle)} parameter(s) without gradient{when}, "
             f"such as {idle[0]}: freeze them before the run (requires_grad=False), or use "
@@ -174,7 +169,7 @@ class Loop:
         try:
             output: torch.Tensor = self.session.model(images)
         except Exception:
-            if not self._steps and ":" not in self._config.model:  # an author wants the traceback
+            if not self.steps and ":" not in self._config.model:  # an author wants the traceback
                 self._require_fit(images)
             raise
         return output

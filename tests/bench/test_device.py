@@ -56,7 +56,6 @@ def test_every_operation_of_a_gpu_gets_the_precision_that_is_asked_for(
     before = [one.fp32_precision for one in operations]
     for name, value in {"is_available": True, "device_count": 1, "set_device": None}.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: rank(0, "a", "x"))
     config = RunConfig(device="cuda", precision=precision, batch_per_rank=4)
     try:
         for one in operations:
