@@ -66,6 +66,7 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--backend single --transport mpi", ["transport=mpi"]),
     ("--backend ddp --transport none", ["needs a transport", "mpi or gloo or nccl"]),
     ("--backend ddp --mode async", ["mode", "parameter server", "backend=ddp"]),
+    ("--backend ps --mode async --clip-norm 1", ["clip_norm=1.0 has no place with mode=async"]),
     ("--backend horovod --bucket-mib 5", ["DDP (matched or tuned)", "Horovod (matched)"]),
     ("--bucket-mib 5", ["bucket_mib", "backend=single"]),
     ("--backend horovod --settings tuned --bucket-mib 5", ["settings=tuned", "(matched)"]),

@@ -126,13 +126,11 @@ def test_a_backend_says_which_nccl_it_has_and_what_it_took(tmp_path: Path) -> No
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])
-def test_on_gpus_a_run_says_which_nccl_ran_and_what_it_took(
-    tmp_path: Path, backend: str, ranks: int
-) -> None:
-    if ranks > GPUS:
-        pytest.xfail(f"needs {ranks} GPU(s), and this machine has {GPUS}: not run")
+def test_on_gpus_a_run_says_which_nccl_ran_and_what_it_took(tmp_path: Path, backend: str) -> None:
+    if not GPUS:
+        pytest.xfail("needs a GPU, and this machine has none: not run")
+    ranks = min(GPUS, 2)
     log = tmp_path / "run.jsonl"
     words = f"--backend {backend} --transport nccl --device cuda --model mlp --batch-per-rank 8"
     words += f" --world-size {ranks} --warmup-steps 3 --windows 2 --log-path {log}"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench.backends.parameter_server import spread
-from bench.config import UsageError, make_config
 from bench.record import Run, read_run
 from bench.study import comparability
 from tests.bench.ranks import bench
@@ -29,18 +27,6 @@ SERVED = ("--backend", "ps", "--world-size", "2", *DIGITS, *SHORT)
 )
 def test_keys_are_spread_by_their_size(sizes: list[int], servers: int, holders: list[int]) -> None:
     assert spread(sizes, servers) == holders
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"backend": "ddp", "mode": "async"}, "mode has no effect with backend=ddp"),
-        ({"mode": "async", "clip_norm": 1.0}, "clip_norm=1.0 has no place with mode=async"),
-    ],
-)
-def test_what_a_server_cannot_do_is_refused(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        make_config({"backend": "ps", "dataset": "digits", "batch_per_rank": 8, **fields})
 
 
 def measured(folder: Path, processes: int, *words: str) -> Run:
