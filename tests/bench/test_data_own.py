@@ -95,8 +95,7 @@ def test_a_set_that_cannot_be_pickled_is_told_before_a_process_is_spawned(
 
 def test_a_set_brings_what_it_is_judged_by() -> None:
     c = config("judged", epochs=1)
-    trained = load_images(c)
-    assert (trained.samples, load_held_out(c, trained).samples) == (12, 5)
+    assert load_held_out(c, load_images(c)).samples == 5
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from bench.config import RunConfig
@@ -13,7 +11,6 @@ from bench.record import RunLog
 from bench.run import run
 from bench.train import device
 from bench.train.device import Stopwatch, time_steps
-from tests.bench.ranks import ROOT
 
 
 def test_windows_and_steps_on_a_made_up_clock() -> None:
@@ -33,23 +30,6 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
     assert calls == ["sync", "step", "step", "step", "sync"]
     assert timed.step_seconds == [2.0, 3.0, 4.0]
     assert timed.seconds == 2 + 3 + 4 + 100, "the closing sync belongs to the window"
-
-
-# who reads the clock on the wall, which may be set back in mid-run, and what for
-WALL_CLOCK = {
-    "bench/launch/provenance.py": "when a run started",
-    "bench/study/folder.py": "when a file was set aside",
-    "bench/tools/timeline.py": "when a timeline was recorded",
-    "slurm/driver/job.py": "the scheduler's own end of an allocation",
-    "slurm/driver/closing.py": "when a session began",
-}
-
-
-def test_no_duration_is_read_from_the_clock_on_the_wall() -> None:
-    wall = re.compile(r"\btime\.time\b|\bdatetime\.(now|utcnow|today)\(")
-    files = [*(ROOT / "bench").rglob("*.py"), *(ROOT / "slurm").rglob("*.py")]
-    readers = {str(f.relative_to(ROOT)) for f in files if wall.search(f.read_text())}
-    assert readers == set(WALL_CLOCK)
 
 
 class _CountedSyncs(Stopwatch):
