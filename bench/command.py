@@ -129,9 +129,8 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
             # another of several worlds has written it, or it cannot be written
             with contextlib.suppress(UsageError):
                 log = RunLog(config.log_path)
-                start = {"config": config.model_dump(mode="json"), "workload": {}}
-                start["host"] = {"launch": launch._asdict()}
-                log.write("start", schema=SCHEMA, **start)
+                asked, host = config.model_dump(mode="json"), {"launch": launch._asdict()}
+                log.write("start", schema=SCHEMA, config=asked, workload={}, host=host)
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")
         raise

@@ -121,14 +121,14 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
     results.append(checks.check_kept(rig.settings, backend))
     if emulation is not None:
         averaged = emulation.averaged_steps
-        results += [checks.check_emulation(averaged, backend, config, network)]
+        results.append(checks.check_emulation(averaged, backend, config, network))
     else:
         trained = rig.loop, rig.parity, backend, config, network, workload.images.classes
-        results += [checks.check_training(*trained)]
-    passed = {k: v for one in (*results, facts) for k, v in one.get("checks", {}).items()}
-    facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": passed}
-    facts["exchange_bytes"] = rig.loop.session.exchange_bytes()
-    return facts
+        results.append(checks.check_training(*trained))
+    results.append(facts)
+    passed = {k: v for one in results for k, v in one.get("checks", {}).items()}
+    merged = {k: v for one in results for k, v in one.items()}
+    return {**merged, "checks": passed, "exchange_bytes": rig.loop.session.exchange_bytes()}
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
@@ -148,7 +148,7 @@ def _write_end(log: RunLog, rig: Rig, facts: EndFacts, failed: list[str], turns:
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",
-        **{"exchange_bytes": [], **facts},
+        **facts,
         **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(rig.place.peak_memory_bytes()),

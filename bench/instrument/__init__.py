@@ -47,10 +47,9 @@ class Observers(Observer):
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        for part in (
-            name for name in vars(Observer) if not name.startswith("_") and name != "take"
-        ):
-            setattr(self, part, partial(_call_each, [getattr(one, part) for one in observers]))
+        for part in vars(Observer):
+            if not part.startswith("_") and part != "take":
+                setattr(self, part, partial(_call_each, [getattr(one, part) for one in observers]))
 
     def take(self) -> dict[str, list[float]]:
         taken = [observer.take() for observer in self._observers]

@@ -185,10 +185,6 @@ class StepParity:
         """Tell whether all tensors agree: None where none differs, but some are not proven."""
         return False if self.differing else None if self.not_proven else True
 
-    def record(self) -> dict[str, Any]:
-        """Return this result as plain values, for a log."""
-        return {**asdict(self), "holds": self.holds}
-
 
 def judge(
     config: RunConfig,
@@ -269,7 +265,7 @@ class Parity(Observer):
 
     def record(self) -> list[dict[str, Any]]:
         """Return the results of all checked steps as plain values, for a log."""
-        return [result.record() for result in self.results]
+        return [{**asdict(result), "holds": result.holds} for result in self.results]
 
     def session_ready(self, session: Session) -> None:
         self._session = session

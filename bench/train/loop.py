@@ -83,8 +83,7 @@ class Loop:
         seed_beside_torch(config.seed)
         self._autocast = numbers.autocast(config)
         self._all_names = {name for name, _ in network.named_parameters()}
-        trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
-        self._trained, self._names = [*trained.values()], [*trained]
+        self._trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
         self.steps = 0  # optimiser updates done
         self.one_label: int | None = None  # of all samples of the first batch, of four or more
         # one tensor for all: thousands of small ones would fragment the memory that steps need
@@ -107,7 +106,8 @@ class Loop:
         backward = self._accumulate if self._config.accumulate > 1 else self._backward
         loss = backward(images, labels)
         # in every step, some 0.07 us a parameter: DDP fails where Horovod goes on with zeros
-        if not self._config.unused_parameters and any(p.grad is None for p in self._trained):
+        trained = self._trained.values()
+        if not self._config.unused_parameters and any(p.grad is None for p in trained):
             raise self._idle()
         self.session.synchronize_gradients()
         self._observer.gradients_ready()
@@ -157,7 +157,7 @@ class Loop:
 
     def _idle(self) -> UsageError:
         """Make the error of a step that left a parameter out: frameworks differ then."""
-        idle = [n for n, p in zip(self._names, self._trained, strict=True) if p.grad is None]
+        idle = [name for name, p in self._trained.items() if p.grad is None]
         when = f" in step {self.steps + 1}" if self.steps else ""
         return UsageError(
             f"model={self._config.model} left {len(idle)} parameter(s) without gradient{when}, "

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.protocol import Backend, Session
+from bench.backends.protocol import Session
 from bench.config import RunConfig
 from bench.instrument.breakdown import Breakdown
 from bench.train.device import Stopwatch
@@ -85,11 +85,3 @@ def test_the_parts_of_a_step_are_all_of_it(micro_batches: int) -> None:
         begins = [begun + step * whole for step in range(steps)]
         wanted = {name: [seconds] * steps for name, seconds in parts.items()}
         assert observer.take() == {"begin": begins, **wanted}
-
-
-def test_nothing_is_hooked_where_nothing_is_observed() -> None:
-    network = torch.nn.Linear(2, 2)
-    Loop(RunConfig(batch_per_rank=4), Backend(), network, data=None)  # type: ignore[arg-type]
-    assert not any(p._post_accumulate_grad_hooks for p in network.parameters())
-    Breakdown(network, Stopwatch(), 1)
-    assert all(p._post_accumulate_grad_hooks for p in network.parameters())

@@ -44,7 +44,7 @@ def normalised(classes: int) -> nn.Module:
     )
 
 
-class _Stops(nn.Sequential):
+class _Stops(nn.Linear):
     """A model that meets Ctrl-C in its tenth forward pass."""
 
     calls = 0
@@ -53,12 +53,11 @@ class _Stops(nn.Sequential):
         self.calls += 1
         if self.calls == 10:
             signal.raise_signal(signal.SIGINT)
-        scores: torch.Tensor = super().forward(images)
-        return scores
+        return super().forward(images.flatten(1))
 
 
 def stops(classes: int) -> nn.Module:
-    return _Stops(nn.Flatten(), nn.Linear(192, classes))
+    return _Stops(192, classes)
 
 
 def idle(classes: int) -> nn.Module:
