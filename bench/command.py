@@ -129,8 +129,8 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
             # another of several worlds has written it, or it cannot be written
             with contextlib.suppress(UsageError):
                 log = RunLog(config.log_path)
-                asked, host = config.model_dump(mode="json"), {"launch": launch._asdict()}
-                log.write("start", schema=SCHEMA, config=asked, workload={}, host=host)
+                fields, host = config.model_dump(mode="json"), {"launch": launch._asdict()}
+                log.write("start", schema=SCHEMA, config=fields, workload={}, host=host)
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")
         raise
