@@ -49,7 +49,9 @@ class Handwritten(Backend):
         return HandwrittenSession(self._comm, model, optimizer, config)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
-        return float(self._comm.allreduce(value, getattr(mpi_group.library(), op.upper())))
+        mpi, reduced = mpi_group.library(), np.array([value], np.float64)
+        self._comm.Allreduce(mpi.IN_PLACE, reduced, op=getattr(mpi, op.upper()))
+        return float(reduced[0])
 
     def gather(self, value: Any) -> list[Any]:
         return list(self._comm.allgather(value))
