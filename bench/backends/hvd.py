@@ -42,9 +42,9 @@ class Horovod(Backend):
         return HorovodSession(self._hvd, model, optimizer, config)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
-        ops = {"sum": self._hvd.Sum, "max": self._hvd.Max, "min": self._hvd.Min}
+        hvd_op = getattr(self._hvd, op.title())  # Sum, Max or Min
         tensor = torch.tensor([value], dtype=torch.float64)
-        return float(self._hvd.allreduce(tensor, op=ops[op], name="scalar").item())
+        return float(self._hvd.allreduce(tensor, op=hvd_op, name="scalar").item())
 
     def gather(self, value: Any) -> list[Any]:
         return list(self._hvd.allgather_object(value, name="object"))

@@ -68,8 +68,7 @@ class MpiGroup(dist.ProcessGroup):
     def __init__(self, options: Any, _: Any) -> None:
         super().__init__(options.group_rank, options.group_size)  # type: ignore[call-arg]  # the stub knows the other constructor only
         MPI = library()
-        self._ops = {dist.ReduceOp.SUM: MPI.SUM, dist.ReduceOp.MAX: MPI.MAX}
-        self._ops[dist.ReduceOp.MIN] = MPI.MIN
+        self._ops = {getattr(dist.ReduceOp, op): getattr(MPI, op) for op in ("SUM", "MAX", "MIN")}
         self._in_place = MPI.IN_PLACE
         # a context of its own: nothing else in the process can match our messages
         self._comm = MPI.COMM_WORLD.Dup()

@@ -34,8 +34,8 @@ _OWN_NOISE, _PASSES = 100, 3
 # What another order of summation explains of max|difference| / max|gradient|, and the limit.
 # bfloat16 has 8 bits. A float32 sum of 10,000 terms in another order may part by its limit where
 # they cancel; bfloat16 and TF32 by a few of their last bits.
-_FLOAT32 = (1e-5, 1e-3)
 _TOLERANCES = {
+    "float32": (1e-5, 1e-3),
     "float64": (1e-12, 1e-10),
     "tf32": (1e-5, 2.0**-7),
     "bf16-mixed": (1e-5, 2.0**-5),
@@ -163,7 +163,7 @@ def tolerances(config: RunConfig) -> tuple[float, float]:
     """Return the relative differences that another order of summation explains, and any rounding;
     beyond the second nothing is proven.
     """
-    return _TOLERANCES.get(config.precision, _FLOAT32)
+    return _TOLERANCES[config.precision]
 
 
 @dataclass(frozen=True, kw_only=True)

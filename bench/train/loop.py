@@ -128,8 +128,7 @@ class Loop:
                 self._require_no_more_parameters()
                 if len(labels) > 3 and labels.min() == labels.max():
                     self.one_label = int(labels[0])
-            smoothing = self._config.label_smoothing
-            loss = cross_entropy(scores, labels, label_smoothing=smoothing)
+            loss = cross_entropy(scores, labels, label_smoothing=self._config.label_smoothing)
         self._observer.forward_done()
         if not loss.requires_grad:
             frozen = f"model={self._config.model} has nothing left to train"
