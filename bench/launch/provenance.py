@@ -83,7 +83,6 @@ _CURES = {
     "gpu": "ask for one kind of GPU (gpu.type or access.constraint of a site)",
     "torch": "let no code of yours set it on some ranks alone",
 }
-_MOST_NAMED = 3  # of further fields
 _OPTIONS = "start every rank with the same options"
 
 
@@ -223,18 +222,15 @@ def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
     """Name the first field in which ranks' facts differ, in a line with its cure; None if equal."""
     names = dict.fromkeys(name for row in facts for name in row)
-    unequal = [name for name in names if len({str(row.get(name)) for row in facts}) > 1]
-    if not unequal:
+    unequal = (name for name in names if len({str(row.get(name)) for row in facts}) > 1)
+    if (field := next(unequal, None)) is None:
         return None
-    field, *further = unequal
     ranks_of: dict[str, list[int]] = {}
     for rank, row in enumerate(facts):
         ranks_of.setdefault(str(row.get(field)), []).append(rank)
     values = ", ".join(f"{value} on {_ranks(ranks)}" for value, ranks in ranks_of.items())
-    unnamed = f" and {len(further) - _MOST_NAMED} others" if len(further) > _MOST_NAMED else ""
-    also = f" (and in {', '.join(further[:_MOST_NAMED])}{unnamed})" if further else ""
     cure = _CURES.get(field.partition(".")[0], _OPTIONS)
-    return f"ranks differ in {field}: {values}{also}; {cure}"
+    return f"ranks differ in {field}: {values}; {cure}"
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -98,10 +98,6 @@ PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
         (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
         (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
         (SRUN | {NODES: "3;1"}, ["'3;1'", "3,1(x2)"]),
-        (TORCHRUN | AGENT, ["AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
-        (SERVED | {"MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
-        (SERVED | {"MASTER_PORT": "port"}, ["MASTER_PORT='port' is no port, a number from 1"]),
-        (SERVED | {"MASTER_PORT": "70000"}, ["MASTER_PORT='70000' is no port"]),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
 )
