@@ -74,13 +74,9 @@ def keep_freed(env: Mapping[str, str]) -> None:
     if user_variables := sorted(name for name in env if name.startswith(_USERS_OWN)):
         _outcome = f"left alone: {', '.join(user_variables)} set"
         return
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "gnu_get_libc_version"):
-        _outcome = "left alone: the C library is not glibc"
-        return
-    refused = [name for name, words in _THRESHOLDS.items() if libc.mallopt(*words) != 1]
-    set_to = " ".join(f"{name}={size}" for name, (_, size) in _THRESHOLDS.items())
-    _outcome = f"left alone: mallopt refused {', '.join(refused)}" if refused else set_to
+    for number, size in _THRESHOLDS.values():
+        ctypes.CDLL(None).mallopt(number, size)
+    _outcome = " ".join(f"{name}={size}" for name, (_, size) in _THRESHOLDS.items())
 
 
 def kept() -> str:

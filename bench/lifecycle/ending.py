@@ -245,10 +245,7 @@ def leave(code: int) -> NoReturn:
 
 def describe(error: BaseException) -> str:
     """Describe any error in one line."""
-    try:
-        lines = str(error).strip().splitlines() or [""]
-    except Exception:  # of the user's own class
-        lines = ["an error without words"]
+    lines = str(error).strip().splitlines() or [""]
     if in_loader := _IN_LOADER.match(lines[0]):
         return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
     if isinstance(error, UsageError):

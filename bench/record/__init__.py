@@ -37,22 +37,12 @@ from typing import Any
 
 from bench.config import RunConfig, UsageError, make_config, strictly
 from bench.record import outcome
-from bench.record.events import Damaged, machine_of, parse
+from bench.record.events import Damaged, parse
 from bench.record.outcome import CHECKS, OK, STATES, RunOutcome
 from bench.record.writer import SEALED, RunLog, append_event, hold, is_sealed
 
-__all__ = [
-    "CHECKS",
-    "READABLE",
-    "SCHEMA",
-    "STATES",
-    "USER_CODE",
-    "Run",
-    "RunLog",
-    "RunOutcome",
-    "allocation",
-]
-__all__ += ["append_event", "machine_of", "parse_run", "read_run", "set_aside"]
+__all__ = ["CHECKS", "SCHEMA", "STATES", "USER_CODE", "Run", "RunLog", "allocation"]
+__all__ += ["append_event", "parse_run", "read_run", "set_aside"]
 
 SCHEMA = 18
 USER_CODE = "user_code"  # folder beside the logs: files of a user's own model and data set
@@ -162,10 +152,10 @@ class Run:
         elif result is None and self.config is None:
             result = RunOutcome("failed", "no usable start event")
         elif result is None and self.config is not None:
-            if (mismatch := outcome.wrong_world(self.config, self.host)) is not None:
-                result = RunOutcome("wrong world", mismatch)
-            elif (lack := outcome.missing(self.config, self.schema, self.events)) is not None:
-                result = RunOutcome("failed", lack)
+            mismatch = outcome.wrong_world(self.config, self.host)
+            lacks = outcome.missing(self.config, self.schema, self.events)
+            if lack := mismatch or next(lacks, None):
+                result = RunOutcome("wrong world" if mismatch else "failed", lack)
         if result is None:
             return OK
         lines = (result.reason, *result.words)
