@@ -156,10 +156,6 @@ def test_srun_names_the_first_hosts_that_the_ranks_fill() -> None:
     assert alone == ["srun", "--nodes=1", "--nodelist=n3", "--ntasks=1", "--ntasks-per-node=1"]
 
 
-def test_ibrun_counts_its_place_in_ranks() -> None:
-    assert launcher.command("ibrun", 2) == ["ibrun", "-n", "2", "-o", "0"]
-
-
 def test_mpirun_is_found_by_name_or_place() -> None:
     words = launcher.command("mpirun", 2, program="/opt/mpirun", args=("--bind-to", "none"))
     assert words == ["/opt/mpirun", "--bind-to", "none", "-n", "2"]
