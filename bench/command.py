@@ -17,7 +17,6 @@ from bench.launch.provenance import counters
 from bench.launch.world import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending, Pulse, on_interrupt, watch_over
-from bench.lifecycle.peers import Launcher
 from bench.lifecycle.turns import ALONE, SharedTurns, Turns, TurnTable, place_of
 from bench.progress import opening, say
 from bench.record import SCHEMA, RunLog, set_aside
@@ -99,8 +98,7 @@ def _live(
 ) -> int:
     """Carry out the run; from here on every end of it is recorded."""
     pulse = Pulse(shown=launch.rank == 0)
-    # a run started by hand outlives its shell
-    launcher = None if launch.source == "none" else Launcher()
+    launcher = None if launch.source == "none" else os.getppid()
     turns = ALONE
     if table is not None:
         turns = SharedTurns(table, launch, counters, config.stall_timeout_s)

@@ -45,13 +45,12 @@ def write_start(
     Raises UsageError where ranks differ, WrongWorld where one is doubled or lost.
     """
     files = provenance.user_files(config)
-    user_code, versions = digests(files), backend.versions
-    shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
+    user_code, shared = digests(files), provenance.shared(os.environ, backend.versions)
     rank_facts = provenance.describe_rank(launch, torch.get_num_threads())
     rank_facts |= place.describe()
     rank_facts |= {**backend.files, **disturbance(turns)}
     model = {"gpu": rank_facts["gpu"]} if "gpu" in rank_facts else {}
-    alike = flat({**shared, **model, "workload": workload})
+    alike = flat({**shared, "user_code": user_code, **model, "workload": workload})
     of_ranks = backend.gather((alike, rank_facts, provenance.placement(os.environ)))
     if problem := disagreement([of_all for of_all, _, _ in of_ranks]):
         raise UsageError(problem)
@@ -65,7 +64,7 @@ def write_start(
     device.require_own_gpus(ranks)
     if launch.rank == 0:
         facts: dict[str, Any] = {"ranks": ranks}
-        facts |= provenance.describe_run(os.environ, versions)
+        facts |= provenance.describe_run(os.environ, shared)
         facts |= {"user_code": user_code} if user_code else {}
         facts |= {"turns": turns.place.record()} if turns.place else {}
         start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
@@ -76,8 +75,8 @@ def write_start(
 
 def disturbance(turns: Turns) -> dict[str, Any]:
     """Read the node's counters without what they counted in the turns of other worlds."""
-    noted, outside = provenance.disturbance(), turns.aside()
-    return noted | {k: noted[k] - outside[k] for k in outside if noted[k] is not None}
+    noted, outside = provenance.counters(), turns.aside()
+    return {name: n if n is None else n - outside.get(name, 0) for name, n in noted.items()}
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,6 @@ _THRESHOLDS = {  # as mallopt(3) numbers them; bytes
     "mmap_threshold": (-3, 2**25),  # the most that glibc takes
 }
 _USERS_OWN = ("MALLOC_", "GLIBC_TUNABLES")  # variables by which a user sets the same
-_GPU_FIELDS = (  # of nvidia-smi: what a GPU's owner may change and torch does not show
-    *("compute_mode", "persistence_mode", "mig.mode.current", "power.limit"),
-    *("clocks.max.sm", "clocks.applications.graphics"),
-)
 _SMI_LIMIT_S = 20.0
 
 LOOPBACK = "lo"
@@ -78,13 +74,9 @@ def keep_freed(env: Mapping[str, str]) -> None:
     if user_variables := sorted(name for name in env if name.startswith(_USERS_OWN)):
         _outcome = f"left alone: {', '.join(user_variables)} set"
         return
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "gnu_get_libc_version"):
-        _outcome = "left alone: the C library is not glibc"
-        return
-    refused = [name for name, words in _THRESHOLDS.items() if libc.mallopt(*words) != 1]
-    set_to = " ".join(f"{name}={size}" for name, (_, size) in _THRESHOLDS.items())
-    _outcome = f"left alone: mallopt refused {', '.join(refused)}" if refused else set_to
+    for number, size in _THRESHOLDS.values():
+        ctypes.CDLL(None).mallopt(number, size)
+    _outcome = " ".join(f"{name}={size}" for name, (_, size) in _THRESHOLDS.items())
 
 
 def kept() -> str:
@@ -144,36 +136,17 @@ def family_ticks(process: int) -> int:
     return spent
 
 
-def gpu_settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Read nvidia-smi's fields of a GPU, in its words, and whether MPS's daemon runs.
-
-    Empty where nvidia-smi does not know the GPU, as on ROCm.
-    """
-    full = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"  # torch leaves that out
-    values = [value.strip() for value in _query(env, *_GPU_FIELDS, of=[f"--id={full}"]).split(",")]
-    if len(values) != len(_GPU_FIELDS):
-        return {}
-    return {**dict(zip(_GPU_FIELDS, values, strict=True)), "mps": "on" if _has_mps(env) else "off"}
-
-
 def gpu_of_one_process(env: Mapping[str, str]) -> bool:
     """Check whether a GPU here takes one process at a time, as far as nvidia-smi says."""
-    return "Exclusive_Process" in _query(env, "compute_mode") and not _has_mps(env)
-
-
-def _query(env: Mapping[str, str], *fields: str, of: Sequence[str] = ()) -> str:
-    """Ask nvidia-smi: a line for each GPU, or '' where it has no answer."""
-    command = ["nvidia-smi", *of, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader"]
     how = {"capture_output": True, "text": True, "timeout": _SMI_LIMIT_S, "check": True}
     try:
-        return str(subprocess.run(command, env=env, **how).stdout)  # type: ignore[call-overload]
+        modes = str(subprocess.run(command, env=env, **how).stdout)  # type: ignore[call-overload]
     except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _has_mps(env: Mapping[str, str]) -> bool:
-    """Check whether MPS's daemon is there, which shares a GPU between processes."""
-    return (Path(env.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()
+        return False
+    # MPS's daemon shares a GPU between processes
+    mps = Path(env.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control"
+    return "Exclusive_Process" in modes and not mps.exists()
 
 
 def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:

@@ -83,7 +83,6 @@ _CURES = {
     "gpu": "ask for one kind of GPU (gpu.type or access.constraint of a site)",
     "torch": "let no code of yours set it on some ranks alone",
 }
-_MOST_NAMED = 3  # of further fields
 _OPTIONS = "start every rank with the same options"
 
 
@@ -96,27 +95,28 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
         "pid": os.getpid(),
         "affinity": sorted(os.sched_getaffinity(0)),
         "threads": threads,
-        "versions": {"python": platform.python_version(), **installed()},
         "cpu": cpu_model(),
         "cpus_on_node": os.cpu_count(),
-        "memory_bytes": machine.machine_bytes(),
     }
 
 
-def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the run, by rank 0's facts where ranks may differ; `versions` are the backend's."""
+def describe_run(env: Mapping[str, str], alike: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe the run, by rank 0's facts where ranks may differ; `alike` is what all share."""
     return {
         "started": datetime.now(UTC).isoformat(),
-        "git": code(_CODE),
+        "git": {"commit": commit(_CODE)},
         "platform": platform.platform(),
-        **shared(env, versions),
+        **alike,
         "env": recorded(env),
         "job": {k: env[k] for k in _JOB if k in env},
     }
 
 
 def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Name what all ranks must share: code, packages, memory, variables that tell no place."""
+    """Name what all ranks must share: code, packages, memory, variables that tell no place.
+
+    `versions` are the backend's.
+    """
     return {
         "code_sha256": code_sha256(_CODE),
         "versions": {"python": platform.python_version(), **installed(), **versions},
@@ -161,19 +161,14 @@ def code_sha256(folder: Path) -> str:
     return sha.hexdigest()
 
 
-def code(folder: Path) -> dict[str, Any]:
-    """Read commit, tree hash of `folder` and if it has uncommitted changes; None without git."""
-
-    def git(*words: str) -> str:
-        how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}
-        return str(subprocess.run(["git", *words], cwd=folder, **how).stdout).strip()
-
+def commit(folder: Path) -> str | None:
+    """Name the commit of a checkout, '-dirty' if files of it are changed; None without git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}
     try:
-        head, tree = git("rev-parse", "HEAD"), git("rev-parse", "HEAD:./")
-        status = git("status", "--porcelain", "--", ".")
+        return str(subprocess.run(command, cwd=folder, **how).stdout).strip()
     except (OSError, subprocess.SubprocessError):
-        return {"commit": None, "bench_tree": None, "bench_dirty": None}
-    return {"commit": head, "bench_tree": tree, "bench_dirty": bool(status)}
+        return None
 
 
 def cpu_model() -> str:
@@ -203,15 +198,9 @@ def counters() -> dict[str, int | None]:
     }
 
 
-def disturbance() -> dict[str, Any]:
-    """Read what else runs on this node, at both ends of a run."""
-    return {"load_1min": os.getloadavg()[0], **counters()}
-
-
 def peak_memory_bytes() -> int:
     """Read the largest resident set of this process so far, in bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def shared_fields(config: RunConfig) -> dict[str, Any]:
@@ -233,18 +222,15 @@ def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
     """Name the first field in which ranks' facts differ, in a line with its cure; None if equal."""
     names = dict.fromkeys(name for row in facts for name in row)
-    unequal = [name for name in names if len({str(row.get(name)) for row in facts}) > 1]
-    if not unequal:
+    unequal = (name for name in names if len({str(row.get(name)) for row in facts}) > 1)
+    if (field := next(unequal, None)) is None:
         return None
-    field, *further = unequal
     ranks_of: dict[str, list[int]] = {}
     for rank, row in enumerate(facts):
         ranks_of.setdefault(str(row.get(field)), []).append(rank)
     values = ", ".join(f"{value} on {_ranks(ranks)}" for value, ranks in ranks_of.items())
-    unnamed = f" and {len(further) - _MOST_NAMED} others" if len(further) > _MOST_NAMED else ""
-    also = f" (and in {', '.join(further[:_MOST_NAMED])}{unnamed})" if further else ""
     cure = _CURES.get(field.partition(".")[0], _OPTIONS)
-    return f"ranks differ in {field}: {values}{also}; {cure}"
+    return f"ranks differ in {field}: {values}; {cure}"
 
 
 def _ranks(ranks: Sequence[int]) -> str:

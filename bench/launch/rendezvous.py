@@ -52,17 +52,13 @@ def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
     if launch.rank == 0:
         configs = [json.loads(shared.get(str(rank))) for rank in range(launch.size)]
         shared.set("problem", disagreement(configs) or "")
-    problem = shared.get("problem").decode()
-    if problem and shared.add("heard", 1) < launch.size and launch.rank == 0:
-        # rank 0 raises next and takes the store with it, so it lets the others hear why first
-        _poll(lambda: shared.add("heard", 0) >= launch.size or None, _patience_s(config))
-    return problem
+    return shared.get("problem").decode()
 
 
 def _meet(config: RunConfig, launch: Launch) -> dist.Store:
     timeout_s = _patience_s(config)
     if agent_store(launch.source, os.environ):
-        return _agents_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout_s)
+        return _agents_store(timeout_s)
     if launch.size == 1:
         return dist.HashStore()
     folder = meeting_folder(launch, config.log_path)
@@ -84,22 +80,23 @@ def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
     return answer
 
 
-def _agents_store(address: str, port: int, timeout_s: float) -> dist.Store:
+def _agents_store(timeout_s: float) -> dist.Store:
     """Open the store of torchrun's agent. Raises WrongWorld if there is none."""
+    address, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
 
     def listens() -> bool | None:
         try:
             socket.create_connection((address, port), timeout=1).close()
-        except OSError:
+        except (OSError, OverflowError):
             return None
         return True
 
     with suppress(RuntimeError):  # torch's own errors of the network are kinds of it
         if _poll(listens, timeout_s):
-            return dist.TCPStore(address, port, None, False, timedelta(seconds=timeout_s))
+            return dist.TCPStore(address, int(port), None, False, timedelta(seconds=timeout_s))
     raise WrongWorld(
-        f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there within "
-        f"{timeout_s:g} s; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+        f"MASTER_ADDR={address!r} MASTER_PORT={port!r}: torchrun's store did not answer there "
+        f"within {timeout_s:g} s; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
     )
 
 

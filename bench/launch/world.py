@@ -74,8 +74,6 @@ def discover(env: Mapping[str, str]) -> Launch:
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
-            if agent_store(row.source, env):
-                _require_store(env)
             return _launch(row.source, [_integer(env, name) for name in row.names], env, row.key)
         if names := [name for name in row.marks if name in env]:
             raise UsageError(
@@ -101,18 +99,6 @@ def discover(env: Mapping[str, str]) -> Launch:
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
     """Check whether torchrun's agent serves a store; hand-set variables come without an agent."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
-def _require_store(env: Mapping[str, str]) -> None:
-    """Raise UsageError where torchrun's variables do not say where its agent's store is."""
-    cure = "start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if not env.get(name):
-            lacks = f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {name} is not"
-            raise UsageError(f"{lacks}: a half-set launch; {cure}")
-    port = env["MASTER_PORT"]
-    if not (port.isdecimal() and 0 < int(port) < 2**16):
-        raise UsageError(f"MASTER_PORT={port!r} is no port, a number from 1 to 65535; {cure}")
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from bench.config import RunConfig, UsageError
-from bench.lifecycle.peers import ENDED, Launcher, loading_processes, state, stop_loading, vanished
+from bench.lifecycle.peers import ENDED, loading_processes, state, stop_loading, vanished
 from bench.lifecycle.turns import Turns, TurnsBroken
 from bench.progress import quantity, say
 from bench.record import RunLog, append_event
@@ -86,7 +86,10 @@ class Pulse:
 
 
 class Ending:
-    """One rank's ways to end. The first thread to call one takes it; the others wait."""
+    """One rank's ways to end. The first thread to call one takes it; the others wait.
+
+    `launcher` is the process that started this one; None for a run by hand, which outlives it.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Ending:
         rank: int,
         log: RunLog,
         pulse: Pulse,
-        launcher: Launcher | None,
+        launcher: int | None,
         turns: Turns,
     ) -> None:
         self._processes, self._path = config.world_size, config.log_path
@@ -136,7 +139,7 @@ class Ending:
         self._leave(FAILED, record)
 
     def is_orphan(self) -> bool:
-        return self._launcher is not None and self._launcher.gone()
+        return self._launcher not in (None, os.getppid())  # the kernel replaces an ended parent
 
     def _leave(self, code: int, record: Callable[[], None]) -> NoReturn:
         if not self._leaving.acquire(blocking=False):
@@ -242,10 +245,7 @@ def leave(code: int) -> NoReturn:
 
 def describe(error: BaseException) -> str:
     """Describe any error in one line."""
-    try:
-        lines = str(error).strip().splitlines() or [""]
-    except Exception:  # of the user's own class
-        lines = ["an error without words"]
+    lines = str(error).strip().splitlines() or [""]
     if in_loader := _IN_LOADER.match(lines[0]):
         return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
     if isinstance(error, UsageError):
@@ -277,8 +277,8 @@ def on_interrupt(end: Callable[[int], object]) -> None:
 def watch_over(pulse: Pulse, ending: Ending, limit_s: float) -> None:
     """Start a thread that ends the process where `pulse` stands still, or the launcher is gone.
 
-    Once a second it reads three numbers and the parent's process id, and, where a shell stands
-    before the launcher, /proc. Time in which the whole process is stopped (Ctrl-Z) does not count.
+    Once a second it reads three numbers and the parent's process id. Time in which the whole
+    process is stopped (Ctrl-Z) does not count.
     """
 
     def watch() -> NoReturn:

@@ -1,4 +1,4 @@
-"""Processes around a rank, from the kernel: launcher, loading processes, ranks of this host."""
+"""Processes around a rank, from the kernel: loading processes, ranks of this host."""
 
 from __future__ import annotations
 
@@ -13,43 +13,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish")
 ENDED, STOPPED = "Z", "T"  # letters of proc(5)
 _EXITING = 0x4  # the kernel's PF_EXITING
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
-def _stat(pid: int) -> tuple[str, str, int] | None:
-    """Name, state letter and parent of a process, None without one; one that exits is a zombie."""
+def state(pid: int) -> str:
+    """Read the state of a process of this host as a letter: ENDED, STOPPED or another one."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return None
-    name, _, rest = text.partition("(")[2].rpartition(")")  # a name may hold anything, brackets too
-    letter, parent, *_, flags = rest.split()[:7]
-    return name, ENDED if int(flags) & _EXITING else letter.upper(), int(parent)
-
-
-def state(pid: int) -> str:
-    """Read the state of a process of this host as a letter: ENDED, STOPPED or another one."""
-    stat = _stat(pid)
-    return ENDED if stat is None else stat[1].replace("X", ENDED)
-
-
-class Launcher:
-    """This rank's parent and, if they are shells, their parents; the kernel replaces ended ones."""
-
-    def __init__(self) -> None:
-        self._chain = [os.getpid(), os.getppid()]
-        while (stat := _stat(self._chain[-1])) is not None and stat[0] in _SHELLS:
-            self._chain.append(stat[2])
-
-    def gone(self) -> bool:
-        """Check whether one of these processes is no longer the parent of the one below it."""
-        if os.getppid() != self._chain[1]:
-            return True
-        above = zip(self._chain[1:], self._chain[2:], strict=False)
-        return any((stat := _stat(child)) is None or stat[2] != parent for child, parent in above)
+        return ENDED
+    letter, *_, flags = text.rpartition(")")[2].split()[:7]  # a name may hold brackets too
+    return ENDED if letter == "X" or int(flags) & _EXITING else letter.upper()
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:

@@ -8,11 +8,11 @@ A rank without the turn stops itself by SIGSTOP, with all of its threads and loa
 blocking read would leave Horovod's engine and MPI's progress threads at work. On each node the last
 local rank of the world whose turn ends continues the ranks of the next one. Nothing crosses nodes
 but each world's own barriers. All that worlds share on a node is a table of numbers in its memory.
+The driver that started them wakes the others where a world is killed whole.
 """
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import re
@@ -39,9 +39,7 @@ _WAKES, _WAKES_APART_S = 5, 0.001  # a single signal may come just before a proc
 _POLL_S = 0.001
 _SETTLE_S = 0.002  # a byte that a library still holds would wait for a stopped sender
 _HEARD_S = 0.5  # a signal that was sent to a stopped process is handled within it
-_LOOK_S = 30  # a process that is stopped looks this often whether its turn can still come
 _MEET = 0.8  # of the stall limit: time for the worlds of a node to find one another
-_SIGEV_SIGNAL = 0
 
 Barrier = Callable[[], None]
 Counters = Callable[[], Mapping[str, int | None]]
@@ -242,7 +240,6 @@ class SharedTurns(Turns):
         self._is_last = launch.local_rank == launch.local_size - 1
         before = launch.rank - launch.local_rank  # ranks on earlier nodes
         self._here = tuple(w for w, size in enumerate(table.place.sizes) if size > before)
-        self._waker = Waker(_LOOK_S)
         self._row: int | None = None
         self._serial = 0  # of the turn that this process last had
         self._is_over = False
@@ -359,15 +356,10 @@ class SharedTurns(Turns):
                 if time.monotonic() < stop_at:
                     time.sleep(_POLL_S)
                     continue
-                if stop_at:
-                    self._require_alive(self._processes(self._here))
-                self._waker.set()
                 os.kill(os.getpid(), signal.SIGSTOP)
-                # launchers continue a rank before SIGTERM, which must then be heard; after the
-                # waker's signal, the watchdog looks for the launcher
+                # launchers continue a rank before SIGTERM, which must then be heard
                 stop_at = time.monotonic() + _HEARD_S
         finally:
-            self._waker.clear()
             signal_others(loading, signal.SIGCONT)
         self.aside()
 
@@ -381,36 +373,3 @@ class SharedTurns(Turns):
         self._serial = serial
         table.acknowledge(row, serial)
         return True
-
-
-class Waker:
-    """A timer of the kernel's that sends this process SIGCONT `period_s` seconds after `set`.
-
-    Nobody else may live who would wake a stopped process. `clear` takes it back: who stops a
-    process that has its turn, as Slurm's suspend does, wants it to stay. The timer is set for each
-    stop anew, as Linux 6.13 and later do not repeat one whose signal is ignored.
-    """
-
-    def __init__(self, period_s: int) -> None:
-        self._period_s = period_s
-        self._timer = ctypes.c_void_p()
-        loaded = ctypes.CDLL(None, use_errno=True)
-        self._library = loaded if hasattr(loaded, "timer_create") else ctypes.CDLL("librt.so.1")
-        # Linux's sigevent, of 64 bytes: a value of two numbers, the signal, how it is told
-        event = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, _SIGEV_SIGNAL)
-        timer = ctypes.byref(self._timer)
-        if self._library.timer_create(time.CLOCK_MONOTONIC, ctypes.byref(event), timer):
-            raise OSError(ctypes.get_errno(), "no timer")
-
-    def set(self) -> None:
-        """Count from now on."""
-        self._start(self._period_s)
-
-    def clear(self) -> None:
-        """Send nothing more."""
-        self._start(0)
-
-    def _start(self, period_s: int) -> None:
-        # seconds and nanoseconds between two signals, and until the first
-        times = (ctypes.c_long * 4)(0, 0, period_s, 0)
-        self._library.timer_settime(self._timer, 0, ctypes.byref(times), None)

@@ -26,9 +26,7 @@ Schema history (raise SCHEMA on a change but a new field of config; keep an old 
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,22 +37,12 @@ from typing import Any
 
 from bench.config import RunConfig, UsageError, make_config, strictly
 from bench.record import outcome
-from bench.record.events import Damaged, machine_of, parse
+from bench.record.events import Damaged, parse
 from bench.record.outcome import CHECKS, OK, STATES, RunOutcome
 from bench.record.writer import SEALED, RunLog, append_event, hold, is_sealed
 
-__all__ = [
-    "CHECKS",
-    "READABLE",
-    "SCHEMA",
-    "STATES",
-    "USER_CODE",
-    "Run",
-    "RunLog",
-    "RunOutcome",
-    "allocation",
-]
-__all__ += ["append_event", "machine_of", "parse_run", "read_run", "set_aside"]
+__all__ = ["CHECKS", "SCHEMA", "STATES", "USER_CODE", "Run", "RunLog", "allocation"]
+__all__ += ["append_event", "parse_run", "read_run", "set_aside"]
 
 SCHEMA = 18
 USER_CODE = "user_code"  # folder beside the logs: files of a user's own model and data set
@@ -164,10 +152,10 @@ class Run:
         elif result is None and self.config is None:
             result = RunOutcome("failed", "no usable start event")
         elif result is None and self.config is not None:
-            if (mismatch := outcome.wrong_world(self.config, self.host)) is not None:
-                result = RunOutcome("wrong world", mismatch)
-            elif (lack := outcome.missing(self.config, self.schema, self.events)) is not None:
-                result = RunOutcome("failed", lack)
+            mismatch = outcome.wrong_world(self.config, self.host)
+            lacks = outcome.missing(self.config, self.schema, self.events)
+            if lack := mismatch or next(lacks, None):
+                result = RunOutcome("wrong world" if mismatch else "failed", lack)
         if result is None:
             return OK
         lines = (result.reason, *result.words)
@@ -266,28 +254,21 @@ def set_aside(path: Path) -> str | None:
     """Rename a log that no run writes any more and that has no result; returns what was done.
 
     None where `path` is no file, no log, damaged, of a study, or has a result. Raises UsageError
-    for a log whose run may still be at work, as far as its lock and its hosts tell.
+    for a log whose run may still be at work, as far as its lock tells.
     """
     if not path.is_file():  # a pipe would be waited for
         return None
     try:
-        fd = os.open(path, os.O_RDWR)  # NFS locks no file that is only read
+        with path.open("r+b") as file:  # NFS locks no file that is only read
+            ended, run = hold(file.fileno()), read_run(path)
     except OSError:
         return None
-    try:
-        ended, run = hold(fd), read_run(path)
-    finally:
-        os.close(fd)
-    study = run.config is not None and run.config.study is not None  # whose driver does this
-    if run.damage is not None or study or (not run.events and path.stat().st_size):
+    planned = run.config is not None and run.config.study is not None  # its driver does this
+    has_result = run.end and (run.end["status"] == "ok" or run.windows)
+    if run.damage or planned or has_result or (not run.events and path.stat().st_size):
         return None
-    if run.end and (run.end["status"] == "ok" or run.windows):
-        return None
-    # not every file system's locks reach other hosts
-    elsewhere = {*run.hosts} - {socket.gethostname()}
-    if not ended or (elsewhere and not run.end):
-        hosts = f" on {', '.join(run.hosts)}" if run.hosts else ""
-        still = f"has no result yet, and its run{hosts} may still be at work"
+    if not ended:
+        still = "has no result yet, and its run may still be at work"
         raise UsageError(f"log_path={str(path)!r} {still}; choose another name")
     names = (path.with_stem(f"{path.stem}.attempt-{n}") for n in itertools.count(1))
     free = next(name for name in names if not name.exists())

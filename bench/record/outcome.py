@@ -50,7 +50,7 @@ _EDGES, _EDGES_S = 0.01, 0.05
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """`reason` is one line, '' only if the run is ok; `words` has a line for each rank's last."""
+    """`reason` is one line, '' only if the run is ok; `words` are the last ones of its ranks."""
 
     state: str
     reason: str = ""
@@ -129,19 +129,14 @@ def _error(error: Event) -> str:
 
 
 def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str, ...]:
-    """Take one line per rank that left one, equal lines joined, else what the launcher printed."""
+    """Take each message that ranks left, with the first of these, else the launcher's line."""
     if not errors:
         telling = [line for line in launcher_lines if _TELLING.match(line)]
         return tuple((telling or list(filter(None, [" ".join(launcher_lines)])))[-1:])
-    by_rank: dict[int, str] = {}
+    first: dict[str, Event] = {}
     for error in errors:
-        by_rank.setdefault(error["rank"], error["message"])
-    ranks_of: dict[str, list[int]] = {}
-    for rank, line in sorted(by_rank.items()):
-        ranks_of.setdefault(line, []).append(rank)
-    lines = [f"rank {','.join(map(str, ranks))}: {line}" for line, ranks in ranks_of.items()]
-    more = [f"and {len(lines) - _MOST_WORDS} more"] if len(lines) > _MOST_WORDS else []
-    return (*lines[:_MOST_WORDS], *more)
+        first.setdefault(error["message"], error)
+    return tuple(map(_error, first.values()))[:_MOST_WORDS]
 
 
 def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
@@ -153,12 +148,8 @@ def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
     return f"provenance of ranks {numbers}, asked for 0 to {config.world_size - 1}"
 
 
-def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> str | None:
-    """Name in words the first demand that a log with a good end does not meet, or return None."""
-    return next(_missing(config, schema, events), None)
-
-
-def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator[str]:
+def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator[str]:
+    """Name in words each demand that a log with a good end does not meet."""
     of: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         of[event["event"]].append(event)

@@ -25,11 +25,13 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
     line = b"\n" * torn + text.encode() + b"\n"
     if event in SEALED:
         line = seal(os.pread(fd, size, 0), line)  # what this rank and others have written so far
-    while line:  # a disk that is nearly full takes a part
-        try:
+    try:
+        while line:  # a disk that is nearly full takes a part
             line = line[os.write(fd, line) :]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None
+        if event in SEALED:  # a network file system may say only now that it is full
+            os.fsync(fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def seal(before: bytes, line: bytes) -> bytes:
@@ -72,11 +74,6 @@ class RunLog:
                 return
             if self._fd is not None and self._path is not None:
                 append(self._fd, self._path, event, fields)
-                if event == "end":  # a network file system may say only now that it is full
-                    try:
-                        os.fsync(self._fd)
-                    except OSError as error:
-                        raise OSError(error.errno, error.strerror, str(self._path)) from None
             self._ended = event == "end"
 
 

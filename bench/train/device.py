@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any
 import torch
 
 from bench.config import RunConfig, UsageError
-from bench.launch.machine import gpu_settings
 from bench.launch.world import Launch
 
 
@@ -96,13 +94,12 @@ class Cuda:
         return _EventStopwatch(self.torch_device)
 
     def describe(self) -> dict[str, Any]:
-        """Describe what tells this GPU from others, how it is set, and which libraries drive it."""
+        """Describe what tells this GPU from others, and which libraries drive it."""
         properties = torch.cuda.get_device_properties(self.torch_device)
         uuid = str(getattr(properties, "uuid", f"index {self.torch_device.index}"))
         return {
             "gpu": properties.name,
             "gpu_uuid": uuid,
-            "gpu_settings": gpu_settings(uuid, os.environ),
             "gpu_memory_bytes": properties.total_memory,
             "cuda": torch.version.cuda or f"hip {torch.version.hip}",
             "cudnn": torch.backends.cudnn.version(),

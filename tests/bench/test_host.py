@@ -1,18 +1,18 @@
-"""Provenance: the code's identity follows bench/ alone, and private variables stay out."""
+"""Provenance: the code's identity, and of the environment what changes speed alone."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench.launch.provenance import (
     changed,
-    code,
     code_sha256,
+    commit,
     describe_run,
     disagreement,
     flat,
@@ -24,37 +24,21 @@ from bench.launch.provenance import (
 ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
 
 
-def git(folder: Path, *words: str) -> None:
+def test_the_commit_says_whether_files_are_changed(tmp_path: Path) -> None:
+    assert commit(tmp_path) is None
+    (tmp_path / "loop.py").write_text("one")
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
-
-
-def commit(folder: Path) -> dict[str, Any]:
-    git(folder, "add", ".")
-    git(folder, "commit", "-m", "more")
-    return code(folder / "bench")
-
-
-def test_only_changes_of_the_measuring_code_count(tmp_path: Path) -> None:
-    assert code(tmp_path) == {"commit": None, "bench_tree": None, "bench_dirty": None}
-    bench = tmp_path / "bench"
-    bench.mkdir()
-    (bench / "loop.py").write_text("one")
-    git(tmp_path, "init")
-    first = commit(tmp_path)
-    (tmp_path / "README.md").write_text("words")
-    second = commit(tmp_path)
-    assert first["commit"] != second["commit"]
-    assert first["bench_tree"] == second["bench_tree"]
-    assert first["bench_dirty"] is second["bench_dirty"] is False
-    (bench / "loop.py").write_text("other")
-    assert code(bench)["bench_dirty"] is True
-    assert commit(tmp_path)["bench_tree"] != first["bench_tree"]
+    for words in (["init"], ["add", "."], ["commit", "-m", "first"]):
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+    assert re.fullmatch("[0-9a-f]{40}", clean := str(commit(tmp_path)))
+    (tmp_path / "loop.py").write_text("other")
+    assert commit(tmp_path) == f"{clean}-dirty"
 
 
 def test_only_listed_variables_are_recorded() -> None:
     env = {"OMP_NUM_THREADS": "1", "AWS_SECRET": "x", "HOROVOD_RANK": "1", "SLURM_JOB_ID": "7"}
-    run = describe_run({**env, "OMPI_MCA_orte_top_session_dir": "/tmp"}, {"mpi": "Open MPI"})
+    env |= {"OMPI_MCA_orte_top_session_dir": "/tmp"}
+    run = describe_run(env, shared(env, {"mpi": "Open MPI"}))
     assert run["env"] == {"OMP_NUM_THREADS": "1"}
     assert run["job"] == {"SLURM_JOB_ID": "7"}
     assert run["versions"]["mpi"] == "Open MPI"

@@ -98,10 +98,6 @@ PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
         (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
         (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
         (SRUN | {NODES: "3;1"}, ["'3;1'", "3,1(x2)"]),
-        (TORCHRUN | AGENT, ["AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
-        (SERVED | {"MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
-        (SERVED | {"MASTER_PORT": "port"}, ["MASTER_PORT='port' is no port, a number from 1"]),
-        (SERVED | {"MASTER_PORT": "70000"}, ["MASTER_PORT='70000' is no port"]),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
 )
@@ -158,10 +154,6 @@ def test_srun_names_the_first_hosts_that_the_ranks_fill() -> None:
     assert words == ["srun", *places, "--cpus-per-task=4", "--mpi=pmix"]
     alone = launcher.command("srun", 1, hosts=HOSTS[2:], ranks_per_node=3)
     assert alone == ["srun", "--nodes=1", "--nodelist=n3", "--ntasks=1", "--ntasks-per-node=1"]
-
-
-def test_ibrun_counts_its_place_in_ranks() -> None:
-    assert launcher.command("ibrun", 2) == ["ibrun", "-n", "2", "-o", "0"]
 
 
 def test_mpirun_is_found_by_name_or_place() -> None:

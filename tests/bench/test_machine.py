@@ -1,4 +1,4 @@
-"""The machine: what it cannot give is refused in one line, and its cores and GPUs are read."""
+"""The machine: what it cannot give is refused in one line, and its cores are read."""
 
 from __future__ import annotations
 
@@ -77,27 +77,6 @@ def test_freed_memory_is_kept_and_the_log_says_so() -> None:
     given_back, left = _faults({"MALLOC_TRIM_THRESHOLD_": "131072"})
     assert left == "left alone: MALLOC_TRIM_THRESHOLD_ set"
     assert count < 100 < given_back
-
-
-NVIDIA_SMI = """#!/bin/sh
-[ "$1" = --id=GPU-1a2b ] || { echo No devices were found; exit 6; }
-echo "Exclusive_Process, Enabled, Disabled, 500.00 W, 1980 MHz, 1305 MHz"
-"""
-
-
-def test_how_a_gpu_is_set_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an nvidia-smi that says what the real one does: there is no GPU here."""
-    (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    env = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
-    settings = machine.gpu_settings("1a2b", env)
-    assert settings["compute_mode"] == "Exclusive_Process"
-    assert settings["clocks.applications.graphics"] == "1305 MHz"
-    assert settings["mps"] == "off"
-    (tmp_path / "control").touch()
-    assert machine.gpu_settings("GPU-1a2b", env) == settings | {"mps": "on"}
-    assert machine.gpu_settings("3c4d", env) == {}, "nvidia-smi does not know it"
 
 
 STAT = """cpu  9 9 9 9 9 9 9 9 9 9

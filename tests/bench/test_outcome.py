@@ -92,9 +92,9 @@ def test_node_lost(line: str, facts: dict[str, object]) -> None:
 
 def test_many_ranks_stay_few_lines() -> None:
     verdict = judged(*(error(f"boom {rank}", rank) for rank in range(100)), left(1))
-    assert verdict.words == (*(f"rank {rank}: boom {rank}" for rank in range(8)), "and 92 more")
-    verdict = judged(*(error("boom", rank) for rank in (0, 2)), left(1, SRUN_KILLED))
-    assert verdict.words == ("rank 0,2: boom",)
+    assert verdict.words == tuple(f"rank {rank}: boom {rank}" for rank in range(8))
+    verdict = judged(*(error("boom", rank) for rank in (2, 0)), left(1, SRUN_KILLED))
+    assert verdict.words == ("rank 2: boom",)
 
 
 WRONG = "srun started 2 ranks, but MPI sees a world of 1"

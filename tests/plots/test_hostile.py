@@ -31,7 +31,6 @@ IN_LOGS: dict[str, Spoil] = {
     "model": lambda config, host, evil: config.update(model=f"x.y:{evil}"),
     "hostname": lambda config, host, evil: host["ranks"][0].update(hostname=evil),
     "name of a version": lambda config, host, evil: host["versions"].update({evil: evil}),
-    "nested": lambda config, host, evil: host["versions"].update(torch={"a": [evil]}),
 }
 
 

@@ -1,17 +1,12 @@
-"""Checks of one host, each on values that are handed in: libraries, MPI, interfaces, its name."""
+"""Checks of one host: whether its libraries belong together, and whether it knows its name."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from bench.backends.catalogue import interface_variables
-
 _SETUP = "run make setup"
-# launcher -> how the MPI libraries that it starts begin their version text; others start no MPI
-_STARTS = {"mpirun": ("Open MPI",), "hydra": ("MPICH", "Intel", "MVAPICH")}
-_STARTS |= {"mpirun_rsh": ("MVAPICH",), "pals": ("CRAY", "MPICH")}
 
 
 class Finding(NamedTuple):
@@ -51,35 +46,6 @@ def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
     else:
         text = f"for torch {torch}, with {built}, from {facts['horovod_wheel']}"
         yield Finding("Horovod", "ok", text)
-
-
-def mpi_started(source: str, mpi: str, env: Mapping[str, str]) -> Finding:
-    """Check that this launcher starts this MPI: if not, each rank is a world of its own."""
-    if source in ("torchrun", "horovodrun"):
-        return Finding("MPI", "ok", f"{source} starts none: Gloo and NCCL alone")
-    if source == "srun" and mpi.startswith("Open MPI") and "PMIX_NAMESPACE" not in env:
-        cure = "use srun --mpi=pmix, or --transport gloo"
-        return Finding("MPI", "failure", f"srun was told no PMIx, and {mpi} needs it", cure)
-    if not mpi.startswith(_STARTS.get(source, ("",))):
-        text = f"{source} does not start {mpi}, which is the library here"
-        return Finding("MPI", "failure", text, "use the mpirun of that MPI, or --transport gloo")
-    return Finding("MPI", "ok", f"{source} with {mpi}")
-
-
-def interfaces(
-    env: Mapping[str, str], existing: Sequence[str], *, several_hosts: bool
-) -> Iterator[Finding]:
-    """Check that the interfaces which variables name exist, and lead to the other ranks."""
-    named = {name: env[name] for name in interface_variables() if env.get(name)}
-    others = [name for name in existing if name != "lo"] if several_hosts else existing
-    wrong = [f"{name}={value}" for name, value in named.items() if {*value.split(",")} - {*others}]
-    for text in wrong:
-        reason = "names no interface here that leads to the other ranks"
-        cure = f"unset it, or name one of {', '.join(others)}"
-        yield Finding("interface", "failure", f"{text} {reason}", cure)
-    if not wrong:
-        names_set = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
-        yield Finding("interface", "ok", f"{names_set}; here are {', '.join(existing)}")
 
 
 def own_name(host: str) -> Finding:

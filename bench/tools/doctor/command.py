@@ -48,8 +48,10 @@ def main(argv: list[str]) -> int:
         config = parse(argv)
         alone = launch.source == "none"
         host = f"on {socket.gethostname()}: " if launch.rank else ""
-        if launch.local_rank == 0:
-            findings = _look(argv, config, launch)
+        if alone:
+            findings = _look(argv, config)
+        elif launch.local_rank == 0:
+            findings = [checks.own_name(socket.gethostname())]
     except UsageError:
         pass  # said below, as a run says it: by one rank
     for finding in findings:
@@ -62,22 +64,11 @@ def main(argv: list[str]) -> int:
     return status or int(not fit)
 
 
-def _look(argv: Sequence[str], config: RunConfig, launch: Launch) -> Iterator[Finding]:
-    """Check this rank's MPI and host; on a machine by itself, start ranks for each cell too."""
-    alone = launch.source == "none"
-    facts = _probe(*([] if alone else ["mpi4py"]))
-    if alone:
-        yield from checks.libraries(facts)
-    elif "mpi" in facts:
-        yield checks.mpi_started(launch.source, facts["mpi"], os.environ)
-    else:
-        yield Finding("MPI", "warning", str(facts["errors"]), _CURE)
-    existing = [name for _, name in socket.if_nameindex()]
-    several = launch.local_size < launch.size
-    yield from checks.interfaces(os.environ, existing, several_hosts=several)
+def _look(argv: Sequence[str], config: RunConfig) -> Iterator[Finding]:
+    """Check a machine by itself: its libraries and its name, and ranks for each cell."""
+    facts = _probe()
+    yield from checks.libraries(facts)
     yield checks.own_name(socket.gethostname())
-    if not alone:
-        return
     if shutil.which("mpirun") is None:
         cure = "activate the environment (. .venv/bin/activate), or run make setup"
         yield Finding("mpirun", "failure", "is not on PATH", cure)
@@ -117,14 +108,11 @@ def _try(argv: Sequence[str]) -> Finding:
     return Finding(config.cell, "failure", reason, "" if errors else _CURE)
 
 
-def _probe(*names: str) -> dict[str, Any]:
+def _probe() -> dict[str, Any]:
     """Ask a process of its own what is installed."""
-    # close_fds=False: under Hydra a rank talks to its daemon over an inherited descriptor
-    words = [sys.executable, "-m", "bench.tools.doctor.probe", *names]
+    words = [sys.executable, "-m", "bench.tools.doctor.probe"]
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, timeout=_LOOK_S, close_fds=False
-        )
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_LOOK_S)
         facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return facts
     except subprocess.TimeoutExpired:

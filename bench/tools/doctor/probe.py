@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import warnings
 from importlib import metadata
 from pathlib import Path
@@ -49,15 +48,16 @@ def horovod() -> dict[str, Any]:
     }
 
 
-def look(names: list[str]) -> dict[str, Any]:
-    """Read facts of the libraries named, or of all; why not, of each that does not import."""
+def look() -> dict[str, Any]:
+    """Read facts of the libraries; why not, of each that does not import."""
     facts: dict[str, Any] = {"errors": {}, "gpus": 0}
-    readers = {reader.__name__: reader for reader in (torch, torchvision, mpi4py, horovod)}
-    for name in names or readers:
+    for reader in (torch, torchvision, mpi4py, horovod):
         try:
-            facts |= readers[name]()
+            facts |= reader()
         except Exception as error:
-            facts["errors"][name] = str(error).strip().partition("\n")[0] or type(error).__name__
+            facts["errors"][reader.__name__] = (
+                str(error).strip().partition("\n")[0] or type(error).__name__
+            )
     # more than one, where Horovod and mpi4py differ
     maps = Path("/proc/self/maps").read_text()
     facts["mpi_files"] = sorted(set(re.findall(r"/\S*/libmpi(?:ch)?\.so\S*", maps)))
@@ -66,4 +66,4 @@ def look(names: list[str]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # what they would warn of is library and said by the doctor
-    print(json.dumps(look(sys.argv[1:])))
+    print(json.dumps(look()))

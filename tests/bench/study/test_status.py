@@ -46,10 +46,10 @@ def test_the_last_words_of_every_rank_follow_the_reason(runs: list[PlannedRun]) 
     append_event(runs[0].log, "error", rank=0, message="RuntimeError: Connection closed by peer")
     said = ["srun: error: r2: task 1: Exited with exit code 1"]
     append_event(runs[0].log, "exit", **EXIT, said=said)
-    words = ("rank 0: RuntimeError: Connection closed by peer", "rank 1: RuntimeError: boom")
+    words = ("rank 1: RuntimeError: boom", "rank 0: RuntimeError: Connection closed by peer")
     status = look(runs[0], False)
-    assert status == RunStatus(runs[0], "failed", f"exit code 1: {words[1]}", 4, words=words)
-    row = (runs[0].id, "failed", f"4 s  exit code 1: {words[1]}", [words[0]])
+    assert status == RunStatus(runs[0], "failed", f"exit code 1: {words[0]}", 4, words=words)
+    row = (runs[0].id, "failed", f"4 s  exit code 1: {words[0]}", [words[1]])
     assert list(table([status])) == [row]
 
 
