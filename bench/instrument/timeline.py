@@ -36,8 +36,8 @@ class Timeline(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     schema_number: Literal[1] = Field(1, alias="schema")
-    source: ShortText = Field(description="recorded where, or derived from what and how")
-    steps: Annotated[int, Field(ge=0)] = Field(description="steps that were timed; 0: derived")
+    source: ShortText = Field(description="where it was recorded, or how it was derived")
+    steps: Annotated[int, Field(ge=0)] = Field(description="steps that were timed; 0: none")
     model: ShortText
     image_size: PositiveCount
     precision: ShortText
