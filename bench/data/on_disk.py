@@ -5,16 +5,13 @@ Their augmentation is a function of seed, epoch and sample alone.
 
 from __future__ import annotations
 
-import socket
 import warnings
-from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from PIL import Image
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
@@ -27,8 +24,6 @@ from bench.train.numbers import seeded
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 # at import, because a loading process unpickles torchvision's transforms
 _TORCHVISION = import_torchvision()
-WAIT_S = 900.0  # for another rank's or launch's download
-_SILENCE_S = 30.0  # after which a silent server counts as absent
 
 
 class Arrays(Dataset[Batch]):
@@ -162,28 +157,18 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
 
 
 def _published(config: RunConfig, folder: Path, held_out: bool) -> Any:
-    """Read a published data set, downloaded once for all ranks, nodes and launches.
+    """Read a published data set from `folder`; raises UsageError where it is not there as it was.
 
     torchvision opens a file only if its checksum is the published one, so nothing that a stranger
-    has pickled is run. A folder that is whole is never written to: it may be read-only.
+    has pickled is run.
     """
     name, part = config.dataset, "test" if held_out else "train"
     source = getattr(_TORCHVISION.datasets, name.upper())
     chosen = {"split": part} if name == "svhn" else {"train": not held_out}
-    read = partial(source, folder, **chosen)
-    with suppress(RuntimeError, OSError):  # it is not there, not whole, or not readable
-        return read()
-    url = source.split_list[part][0] if name == "svhn" else source.url
-    wrong = f"dataset={name}: its {part} part, as it was published, is not in data_dir={folder}"
-    cure = f"put {url} into it{'' if name == 'svhn' else ', and unpack it there'}"
-    timeout_before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_SILENCE_S)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f".{name}.lock", timeout=WAIT_S):
-            return read(download=True)  # does nothing where another process has meanwhile
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UsageError(f"{wrong}, and cannot be downloaded ({reason}); {cure}") from None
-    finally:
-        socket.setdefaulttimeout(timeout_before)
+        return source(folder, **chosen)
+    except (RuntimeError, OSError):
+        url = source.split_list[part][0] if name == "svhn" else source.url
+        cure = f"put {url} into it{'' if name == 'svhn' else ', and unpack it there'}"
+        wrong = f"dataset={name}: its {part} part, as it was published, is not in data_dir={folder}"
+        raise UsageError(f"{wrong}; {cure}") from None
