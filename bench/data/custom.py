@@ -1,4 +1,4 @@
-"""The user's own data set: package.module:factory, called with the configuration of the run."""
+"""A map-style data set as batches, such as the user's own: package.module:factory(config)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ with suppress(UsageError):
 
 
 class Own(Dataset[Batch]):
-    """The user's map-style data set, as batches.
+    """A map-style data set, as batches.
 
     Sample i is made with random numbers of (seed, epoch, i), so its transforms repeat.
     """
+
+    doubt = ""  # what is likely to be wrong with it
 
     def __init__(self, config: RunConfig, dataset: Any) -> None:
         self._config, self._dataset = config, dataset
@@ -32,7 +34,8 @@ class Own(Dataset[Batch]):
             mistake = f"the factory gave a {type(dataset).__name__}, which has no len() and [i]"
             raise self._error(f"{mistake}; add them")
         classes: Any = getattr(dataset, "classes", None)  # torchvision's data sets have names
-        count = len(classes) if isinstance(classes, tuple | list) else classes
+        self.names = [*classes] if isinstance(classes, tuple | list) else []
+        count = len(self.names) or classes
         if not isinstance(count, int) or count < 1:
             need = f"{type(dataset).__name__} needs `classes`, their number"
             raise self._error(f"{need}; it has {classes!r}")

@@ -18,8 +18,8 @@ from torch.utils.data import Dataset
 
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.config.fields import PADDING, OnDisk
-from bench.data.dataset import KEY, Batch, epoch_of, image_dtype, import_torchvision, sample_seed
-from bench.train.numbers import seeded
+from bench.data.custom import Own
+from bench.data.dataset import KEY, Batch, epoch_of, image_dtype, import_torchvision
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 # at import, because a loading process unpickles torchvision's transforms
@@ -79,41 +79,34 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
     return cropped
 
 
-class Folder(Dataset[Batch]):
-    """A folder of image files per class, as ImageNet's train/; decoded anew each time."""
+def image_folder(config: RunConfig, folder: Path, augmented: bool) -> Own:
+    """List a folder of image files per class, as ImageNet's train/, decoded anew each time.
 
-    def __init__(self, config: RunConfig, folder: Path, augmented: bool) -> None:
-        transforms, size = _TORCHVISION.transforms, config.image_size
-        if augmented:
-            steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip()]
-        else:
-            steps = [transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size)]
-        to_pixels = transforms.Compose([*steps, transforms.PILToTensor()])
-        try:
-            listing = _TORCHVISION.datasets.ImageFolder(folder, to_pixels, loader=_decode)
-        # no folder, no class in it, or a class without an image; torchvision says which
-        except OSError as error:
-            wrong = f"dataset=imagefolder, data_dir={folder}: {error}"
-            raise UsageError(f"{wrong}; it must hold a folder of images per class") from None
-        if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
-            wrong = f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes"
-            raise UsageError(f"{wrong}; use {folder / 'train'}")
-        self._listing, self.names = listing, list(listing.classes)
-        self.classes, self.samples = len(self.names), len(listing)
-        self._seed, self._dtype, self.doubt = config.seed, image_dtype(config), ""
-        classes = [folder / name for name in self.names]
-        if not any(Path(path).parent in classes for path, _ in listing.samples):
-            lacks = f"its classes ({', '.join(self.names[:4])}) hold no image of their own"
-            self.doubt = f"data_dir={folder}: {lacks}, but folders; is it one level too high?"
-
-    def __getitems__(self, indices: list[int]) -> Batch:
-        samples = []
-        for index in indices:
-            with seeded(sample_seed(self._seed, epoch_of(indices), index)):
-                samples.append(self._listing[index])
-        pixels, labels = zip(*samples, strict=True)
-        facts = ON_DISK["imagefolder"]
-        return _normalise(torch.stack(pixels), facts, self._dtype), torch.tensor(labels)
+    Raises UsageError where it is none.
+    """
+    transforms, size, facts = _TORCHVISION.transforms, config.image_size, ON_DISK["imagefolder"]
+    if augmented:
+        steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip()]
+    else:
+        steps = [transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size)]
+    steps += [transforms.PILToTensor(), transforms.ConvertImageDtype(image_dtype(config))]
+    steps += [transforms.Normalize(facts.mean, facts.std)]
+    try:
+        listing = _TORCHVISION.datasets.ImageFolder(
+            folder, transforms.Compose(steps), loader=_decode
+        )
+    # no folder, no class in it, or a class without an image; torchvision says which
+    except OSError as error:
+        wrong = f"dataset=imagefolder, data_dir={folder}: {error}"
+        raise UsageError(f"{wrong}; it must hold a folder of images per class") from None
+    if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
+        wrong = f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes"
+        raise UsageError(f"{wrong}; use {folder / 'train'}")
+    images, classes = Own(config, listing), [folder / name for name in listing.classes]
+    if not any(Path(path).parent in classes for path, _ in listing.samples):
+        lacks = f"its classes ({', '.join(listing.classes[:4])}) hold no image of their own"
+        images.doubt = f"data_dir={folder}: {lacks}, but folders; is it one level too high?"
+    return images
 
 
 def _decode(path: str) -> Image.Image:
@@ -131,7 +124,7 @@ def _decode(path: str) -> Image.Image:
     raise UsageError(f"{wrong}; replace or remove it")
 
 
-def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
+def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
     """Load the data set in config.data_dir, or the part of it that trainings are judged by.
 
     Raises UsageError if it is missing, or not as it was published.
@@ -142,14 +135,14 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
         with warnings.catch_warnings():  # numpy's, of files that its first versions wrote
             warnings.simplefilter("ignore")
             return Arrays(config, _published(config, folder, held_out), augmented)
-    trained = Folder(config, folder, augmented)
+    trained = image_folder(config, folder, augmented)
     if not held_out:
         return trained
     beside = folder.resolve().parent / "val"  # as ImageNet's beside its train/
     if beside.resolve() == folder.resolve():
         wrong = f"data_dir={folder} is what a training is judged by"
         raise UsageError(f"{wrong}, so it cannot be trained on; use the train/ beside it")
-    judged = Folder(config, beside, False)
+    judged = image_folder(config, beside, False)
     if judged.names != trained.names:
         classes = f"{judged.classes} classes, other than the {trained.classes} of {folder}"
         raise UsageError(f"data_dir={beside} holds {classes}; give both the same folders")

@@ -15,7 +15,7 @@ from PIL import Image
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.data import batches, describe, load_held_out, load_images
 from bench.data.dataset import Indices, import_torchvision
-from bench.data.on_disk import Folder, crop_and_flip, epoch_crops, load
+from bench.data.on_disk import crop_and_flip, epoch_crops, image_folder, load
 from tests.bench import disk
 
 
@@ -92,7 +92,7 @@ def test_what_was_not_published_is_refused_and_never_unpickled(
 
 def test_a_folder_of_jpegs_is_what_torchvisions_evaluation_makes(tmp_path: Path) -> None:
     paths = disk.write_folder(tmp_path)
-    images = Folder(disk.config("imagefolder", tmp_path), tmp_path, False)
+    images = image_folder(disk.config("imagefolder", tmp_path), tmp_path, False)
     assert (images.classes, images.samples) == (2, 12)
     got, labels = images.__getitems__([0, 11])
     assert (got.shape, labels.tolist()) == ((2, 3, 32, 32), [0, 1])

@@ -78,7 +78,6 @@ def test_what_is_no_timeline_is_refused(tmp_path: Path) -> None:
         ({"schema": 2}, "schema"),
         ({"gradients": []}, "gradients"),
         ({"gradients": good["gradients"][::-1]}, "order in which they become ready"),
-        ({"gradients": [good["gradients"][0]] * 2}, "stands there twice"),
         ({"gradients": later}, "after the end of the backward pass"),
         ({"more": 1}, "more"),
     ):
