@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from bench import factory
 from bench.config import RunConfig, UsageError
-from bench.data.dataset import Batch, epoch_of, image_dtype, import_torchvision, sample_seed
+from bench.data.dataset import Batch, image_dtype, import_torchvision, sample_seed
 from bench.train.numbers import seeded
 
 # at import, because a loading process must do it before it loads the user's transforms
@@ -44,7 +44,8 @@ class Own(Dataset[Batch]):
             self._item(0, 0)
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        items = [self._item(index, epoch_of(indices)) for index in indices]
+        epoch = getattr(indices, "epoch", 0)  # a plain list is of the first
+        items = [self._item(index, epoch) for index in indices]
         images, labels = zip(*items, strict=True)
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
@@ -104,7 +105,5 @@ def load(config: RunConfig) -> Own:
         except Exception as error:
             rule = f"num_workers={config.num_workers} spawns processes, which need it pickled"
             cure = "hold no lambdas, local functions, locks or open files, or --num-workers 0"
-            why = factory.in_words(error)
-            wrong = f"dataset={config.dataset!r}: {rule} ({why})"
-            raise UsageError(f"{wrong}; {cure}") from None
+            raise images._error(f"{rule} ({factory.in_words(error)}); {cure}") from None
     return images

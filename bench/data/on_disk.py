@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.config.fields import PADDING, OnDisk
 from bench.data.custom import Own
-from bench.data.dataset import KEY, Batch, epoch_of, image_dtype, import_torchvision
+from bench.data.dataset import KEY, Batch, image_dtype, import_torchvision
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 # at import, because a loading process unpickles torchvision's transforms
@@ -44,7 +44,8 @@ class Arrays(Dataset[Batch]):
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = self.pixels.numpy()[indices]
         if self._augmented:
-            crops = epoch_crops(self._seed, epoch_of(indices), self.samples, self._facts.flips)
+            epoch = getattr(indices, "epoch", 0)
+            crops = epoch_crops(self._seed, epoch, self.samples, self._facts.flips)
             chosen = crop_and_flip(chosen, crops[indices])
         images = _normalise(torch.from_numpy(chosen), self._facts, self._dtype)
         if (size := (self._size, self._size)) != images.shape[2:]:
