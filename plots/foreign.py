@@ -33,10 +33,8 @@ class ImportLogs(ImportOptions):
             raise UsageError(f"{path} is there already; choose another --out, or --force")
         self.out.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
-        notes = [*reader.notes, *(warning for warning in warnings if ": 0 of " in warning)]
         for warning in warnings:
-            if warning not in notes:
-                print(f"warning: {warning}", file=sys.stderr)
+            print(f"warning: {warning}", file=sys.stderr)
         if self.epochs:
             print(*by_epoch(values, reader), sep="\n")
             return
@@ -44,6 +42,7 @@ class ImportLogs(ImportOptions):
             size = f"{row['backend']}, {count(int(row['world_size']), 'rank')}"
             how = f"n = {row['n']}; {row['reducer']}; no interval"
             print(f"{size}: {row['quantity']} {row['value']:.6g} ({how})")
+        notes = [*reader.notes]
         if not self.source:
             notes.append(f"the source is {name}; baselines are looked for in one --source")
         print(*(f"note: {note}" for note in notes), path, sep="\n")

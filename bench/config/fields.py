@@ -44,7 +44,7 @@ class OnDisk:
     std: Channels
     flips: bool = True  # whether a mirrored image is of the same class
     classes: int = 0  # 0: as many as there are folders
-    holds: str = ""  # what data_dir holds once torchvision has fetched it; "": what the user put in
+    holds: str = ""  # what data_dir holds of it, as published; "": what the user put in
     augmentation: str = f"{_CROP}, horizontal flip"
 
 
@@ -170,7 +170,7 @@ class Fields(Options):
     )
     data_dir: Path | None = _field(
         *(_LAUNCH | Role.FOLDER, None),
-        f"folder of a data set on disk; {', '.join(PUBLISHED)} are fetched into it if missing",
+        f"folder of a data set on disk; {', '.join(PUBLISHED)} as they were published",
     )
     sharding: Literal["reshuffled", "fixed"] = _field(
         *(_WORK, "reshuffled"),

@@ -32,7 +32,7 @@ _PREPROCESSING = {
 
 
 def load_images(config: RunConfig) -> Images:
-    """Load the data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
+    """Load the data set of `config`. Raises UsageError where it is not there, or too small."""
     if config.emulate is not None:
         from bench.instrument.timeline import read_for
 

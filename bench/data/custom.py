@@ -1,4 +1,4 @@
-"""The user's own data set: package.module:factory, called with the configuration of the run."""
+"""A map-style data set as batches, such as the user's own: package.module:factory(config)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from bench import factory
 from bench.config import RunConfig, UsageError
-from bench.data.dataset import Batch, epoch_of, image_dtype, import_torchvision, sample_seed
+from bench.data.dataset import Batch, image_dtype, import_torchvision, sample_seed
 from bench.train.numbers import seeded
 
 # at import, because a loading process must do it before it loads the user's transforms
@@ -21,10 +21,12 @@ with suppress(UsageError):
 
 
 class Own(Dataset[Batch]):
-    """The user's map-style data set, as batches.
+    """A map-style data set, as batches.
 
     Sample i is made with random numbers of (seed, epoch, i), so its transforms repeat.
     """
+
+    doubt = ""  # what is likely to be wrong with it
 
     def __init__(self, config: RunConfig, dataset: Any) -> None:
         self._config, self._dataset = config, dataset
@@ -32,7 +34,8 @@ class Own(Dataset[Batch]):
             mistake = f"the factory gave a {type(dataset).__name__}, which has no len() and [i]"
             raise self._error(f"{mistake}; add them")
         classes: Any = getattr(dataset, "classes", None)  # torchvision's data sets have names
-        count = len(classes) if isinstance(classes, tuple | list) else classes
+        self.names = [*classes] if isinstance(classes, tuple | list) else []
+        count = len(self.names) or classes
         if not isinstance(count, int) or count < 1:
             need = f"{type(dataset).__name__} needs `classes`, their number"
             raise self._error(f"{need}; it has {classes!r}")
@@ -41,7 +44,8 @@ class Own(Dataset[Batch]):
             self._item(0, 0)
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        items = [self._item(index, epoch_of(indices)) for index in indices]
+        epoch = getattr(indices, "epoch", 0)  # a plain list is of the first
+        items = [self._item(index, epoch) for index in indices]
         images, labels = zip(*items, strict=True)
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
@@ -101,7 +105,5 @@ def load(config: RunConfig) -> Own:
         except Exception as error:
             rule = f"num_workers={config.num_workers} spawns processes, which need it pickled"
             cure = "hold no lambdas, local functions, locks or open files, or --num-workers 0"
-            why = factory.in_words(error)
-            wrong = f"dataset={config.dataset!r}: {rule} ({why})"
-            raise UsageError(f"{wrong}; {cure}") from None
+            raise images._error(f"{rule} ({factory.in_words(error)}); {cure}") from None
     return images

@@ -43,11 +43,6 @@ class Images(Protocol):
         ...
 
 
-def epoch_of(indices: list[int]) -> int:
-    """Return the epoch in which `indices` are drawn."""
-    return indices.epoch if isinstance(indices, Indices) else 0
-
-
 def image_dtype(config: RunConfig) -> torch.dtype:
     """Choose the type of loaded images; the loop makes narrower ones of float32, on the device."""
     return torch.float64 if config.precision == "float64" else torch.float32

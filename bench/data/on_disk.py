@@ -5,30 +5,25 @@ Their augmentation is a function of seed, epoch and sample alone.
 
 from __future__ import annotations
 
-import socket
 import warnings
-from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from PIL import Image
 from torch.nn.functional import interpolate
 from torch.utils.data import Dataset
 
 from bench.config import ON_DISK, RunConfig, UsageError
 from bench.config.fields import PADDING, OnDisk
-from bench.data.dataset import KEY, Batch, epoch_of, image_dtype, import_torchvision, sample_seed
-from bench.train.numbers import seeded
+from bench.data.custom import Own
+from bench.data.dataset import KEY, Batch, image_dtype, import_torchvision
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 # at import, because a loading process unpickles torchvision's transforms
 _TORCHVISION = import_torchvision()
-WAIT_S = 900.0  # for another rank's or launch's download
-_SILENCE_S = 30.0  # after which a silent server counts as absent
 
 
 class Arrays(Dataset[Batch]):
@@ -49,7 +44,8 @@ class Arrays(Dataset[Batch]):
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = self.pixels.numpy()[indices]
         if self._augmented:
-            crops = epoch_crops(self._seed, epoch_of(indices), self.samples, self._facts.flips)
+            epoch = getattr(indices, "epoch", 0)
+            crops = epoch_crops(self._seed, epoch, self.samples, self._facts.flips)
             chosen = crop_and_flip(chosen, crops[indices])
         images = _normalise(torch.from_numpy(chosen), self._facts, self._dtype)
         if (size := (self._size, self._size)) != images.shape[2:]:
@@ -84,41 +80,34 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
     return cropped
 
 
-class Folder(Dataset[Batch]):
-    """A folder of image files per class, as ImageNet's train/; decoded anew each time."""
+def image_folder(config: RunConfig, folder: Path, augmented: bool) -> Own:
+    """List a folder of image files per class, as ImageNet's train/, decoded anew each time.
 
-    def __init__(self, config: RunConfig, folder: Path, augmented: bool) -> None:
-        transforms, size = _TORCHVISION.transforms, config.image_size
-        if augmented:
-            steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip()]
-        else:
-            steps = [transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size)]
-        to_pixels = transforms.Compose([*steps, transforms.PILToTensor()])
-        try:
-            listing = _TORCHVISION.datasets.ImageFolder(folder, to_pixels, loader=_decode)
-        # no folder, no class in it, or a class without an image; torchvision says which
-        except OSError as error:
-            wrong = f"dataset=imagefolder, data_dir={folder}: {error}"
-            raise UsageError(f"{wrong}; it must hold a folder of images per class") from None
-        if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
-            wrong = f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes"
-            raise UsageError(f"{wrong}; use {folder / 'train'}")
-        self._listing, self.names = listing, list(listing.classes)
-        self.classes, self.samples = len(self.names), len(listing)
-        self._seed, self._dtype, self.doubt = config.seed, image_dtype(config), ""
-        classes = [folder / name for name in self.names]
-        if not any(Path(path).parent in classes for path, _ in listing.samples):
-            lacks = f"its classes ({', '.join(self.names[:4])}) hold no image of their own"
-            self.doubt = f"data_dir={folder}: {lacks}, but folders; is it one level too high?"
-
-    def __getitems__(self, indices: list[int]) -> Batch:
-        samples = []
-        for index in indices:
-            with seeded(sample_seed(self._seed, epoch_of(indices), index)):
-                samples.append(self._listing[index])
-        pixels, labels = zip(*samples, strict=True)
-        facts = ON_DISK["imagefolder"]
-        return _normalise(torch.stack(pixels), facts, self._dtype), torch.tensor(labels)
+    Raises UsageError where it is none.
+    """
+    transforms, size, facts = _TORCHVISION.transforms, config.image_size, ON_DISK["imagefolder"]
+    if augmented:
+        steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip()]
+    else:
+        steps = [transforms.Resize(round(size * 256 / 224)), transforms.CenterCrop(size)]
+    steps += [transforms.PILToTensor(), transforms.ConvertImageDtype(image_dtype(config))]
+    steps += [transforms.Normalize(facts.mean, facts.std)]
+    try:
+        listing = _TORCHVISION.datasets.ImageFolder(
+            folder, transforms.Compose(steps), loader=_decode
+        )
+    # no folder, no class in it, or a class without an image; torchvision says which
+    except OSError as error:
+        wrong = f"dataset=imagefolder, data_dir={folder}: {error}"
+        raise UsageError(f"{wrong}; it must hold a folder of images per class") from None
+    if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
+        wrong = f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes"
+        raise UsageError(f"{wrong}; use {folder / 'train'}")
+    images, classes = Own(config, listing), [folder / name for name in listing.classes]
+    if not any(Path(path).parent in classes for path, _ in listing.samples):
+        lacks = f"its classes ({', '.join(listing.classes[:4])}) hold no image of their own"
+        images.doubt = f"data_dir={folder}: {lacks}, but folders; is it one level too high?"
+    return images
 
 
 def _decode(path: str) -> Image.Image:
@@ -136,7 +125,7 @@ def _decode(path: str) -> Image.Image:
     raise UsageError(f"{wrong}; replace or remove it")
 
 
-def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
+def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
     """Load the data set in config.data_dir, or the part of it that trainings are judged by.
 
     Raises UsageError if it is missing, or not as it was published.
@@ -147,14 +136,14 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
         with warnings.catch_warnings():  # numpy's, of files that its first versions wrote
             warnings.simplefilter("ignore")
             return Arrays(config, _published(config, folder, held_out), augmented)
-    trained = Folder(config, folder, augmented)
+    trained = image_folder(config, folder, augmented)
     if not held_out:
         return trained
     beside = folder.resolve().parent / "val"  # as ImageNet's beside its train/
     if beside.resolve() == folder.resolve():
         wrong = f"data_dir={folder} is what a training is judged by"
         raise UsageError(f"{wrong}, so it cannot be trained on; use the train/ beside it")
-    judged = Folder(config, beside, False)
+    judged = image_folder(config, beside, False)
     if judged.names != trained.names:
         classes = f"{judged.classes} classes, other than the {trained.classes} of {folder}"
         raise UsageError(f"data_dir={beside} holds {classes}; give both the same folders")
@@ -162,28 +151,18 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
 
 
 def _published(config: RunConfig, folder: Path, held_out: bool) -> Any:
-    """Read a published data set, downloaded once for all ranks, nodes and launches.
+    """Read a published data set from `folder`; raises UsageError where it is not there as it was.
 
     torchvision opens a file only if its checksum is the published one, so nothing that a stranger
-    has pickled is run. A folder that is whole is never written to: it may be read-only.
+    has pickled is run.
     """
     name, part = config.dataset, "test" if held_out else "train"
     source = getattr(_TORCHVISION.datasets, name.upper())
     chosen = {"split": part} if name == "svhn" else {"train": not held_out}
-    read = partial(source, folder, **chosen)
-    with suppress(RuntimeError, OSError):  # it is not there, not whole, or not readable
-        return read()
-    url = source.split_list[part][0] if name == "svhn" else source.url
-    wrong = f"dataset={name}: its {part} part, as it was published, is not in data_dir={folder}"
-    cure = f"put {url} into it{'' if name == 'svhn' else ', and unpack it there'}"
-    timeout_before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_SILENCE_S)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f".{name}.lock", timeout=WAIT_S):
-            return read(download=True)  # does nothing where another process has meanwhile
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise UsageError(f"{wrong}, and cannot be downloaded ({reason}); {cure}") from None
-    finally:
-        socket.setdefaulttimeout(timeout_before)
+        return source(folder, **chosen)
+    except (RuntimeError, OSError):
+        url = source.split_list[part][0] if name == "svhn" else source.url
+        cure = f"put {url} into it{'' if name == 'svhn' else ', and unpack it there'}"
+        wrong = f"dataset={name}: its {part} part, as it was published, is not in data_dir={folder}"
+        raise UsageError(f"{wrong}; {cure}") from None

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from bench.config import RunConfig, UsageError, explain
 
-_MOST_BYTES = 2**24
 _SAME = ("model", "image_size", "precision")  # of a run and the timeline that it follows
 
 PassSeconds = Annotated[float, Field(ge=0, le=86_400)]
@@ -36,8 +35,8 @@ class Timeline(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     schema_number: Literal[1] = Field(1, alias="schema")
-    source: ShortText = Field(description="recorded where, or derived from what and how")
-    steps: Annotated[int, Field(ge=0)] = Field(description="steps that were timed; 0: derived")
+    source: ShortText = Field(description="where it was recorded, or how it was derived")
+    steps: Annotated[int, Field(ge=0)] = Field(description="steps that were timed; 0: none")
     model: ShortText
     image_size: PositiveCount
     precision: ShortText
@@ -53,9 +52,6 @@ class Timeline(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        names = [gradient.name for gradient in self.gradients]
-        if len({*names}) < len(names):
-            raise ValueError("a parameter stands there twice")
         ready = [gradient.ready_seconds for gradient in self.gradients]
         if any(later < earlier for earlier, later in pairwise(ready)):
             raise ValueError("the gradients do not stand in the order in which they become ready")
@@ -75,8 +71,7 @@ def read(path: Path) -> tuple[Timeline, str]:
     setting = f"emulate={str(path)!r}"
     cure = "record one with python -m bench timeline"
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES)
+        data = path.read_bytes()
         return Timeline.model_validate_json(data), hashlib.sha256(data).hexdigest()
     except OSError as error:
         raise UsageError(f"{setting} cannot be read: {error.strerror}; {cure}") from None

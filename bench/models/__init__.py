@@ -5,7 +5,6 @@ A network, its scores and its images must be such that every cell does the same 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ from bench.backends import catalogue
 from bench.config import RunConfig, UsageError
 from bench.config.fields import NETWORKS
 from bench.data.dataset import Images, import_torchvision
+from bench.options import near
 from bench.train.numbers import memory_format, parameter_dtype, seed_all
 
 _NOT_THE_USERS = ("torch", "torchvision", "bench")  # packages whose code is not looked into
@@ -65,9 +65,8 @@ def _torchvision_model(config: RunConfig, name: str, classes: int) -> nn.Module:
     models = import_torchvision().models
     offered = models.list_models(module=models)
     if name not in offered:
-        near = ", ".join(difflib.get_close_matches(name, [*NETWORKS, *offered], n=3)) or "resnet50"
-        no = f"model={name!r} is no torchvision classification model (near: {near})"
-        raise UsageError(f"{no}; or package.module:factory")
+        no = f"model={name!r} is no torchvision classification model; name one"
+        raise UsageError(f"{no}, or package.module:factory{near(name, [*NETWORKS, *offered])}")
     extra = {}
     if name in ("googlenet", "inception_v3"):
         # their auxiliary outputs are for their own loss, and they warn without a chosen start
@@ -120,9 +119,6 @@ def _problems(network: nn.Module, config: RunConfig) -> Iterator[str]:
         elif call := next(_calls(type(module), object, set()), ""):
             alone = f"{which} uses {call}, which not every backend's ranks have"
             yield f"{alone}; leave the exchange to the backend"
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
-            mixed = f"{which} makes sparse gradients, which not every backend exchanges"
-            yield f"{mixed}; use sparse=False"
 
 
 def _calls(value: Any, kind: type, seen: set[int]) -> Iterator[str]:

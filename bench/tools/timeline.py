@@ -1,4 +1,4 @@
-"""python -m bench timeline: record one training step as it happens here, or derive one."""
+"""python -m bench timeline: record one training step as it happens here, without a framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument import Observer
@@ -27,26 +27,17 @@ if TYPE_CHECKING:  # torch is loaded after the threads are set
 
 _PROG = "python -m bench timeline"
 _LEAST_STEPS = 20  # of a recording: the median of fewer moves with each of them
-_FORWARD_SHARE = 1 / 3
-_DERIVED = (
-    "{source} Derived from {images_per_s:g} images/s: {images} images take {seconds:.6g} s. "
-    "Assumed: a third of it is the forward pass, as the backward pass multiplies matrices twice "
-    "for each time that the forward pass does; the gradients become ready at even intervals of the "
-    "backward pass, the last parameter's first; the optimiser takes no time of its own."
-)
 
 
 class TimelineOptions(Options):
     """Record when one training step's forward pass ends and when each gradient is ready, in one
     process without a framework: medians over steps after warm-up. python -m bench --emulate follows
-    the file. With --images-per-s nothing runs: the step is derived from a published throughput.
+    the file.
     """
 
     example: ClassVar[str] = f"{_PROG} --out mine.json --batch-per-rank 16"
     out: Path = option(..., "JSON file to create")
     steps: int = option(_LEAST_STEPS, "steps to time", ge=_LEAST_STEPS, le=10_000)
-    images_per_s: float | None = option(None, "derive: throughput of one device", gt=0, lt=1e9)
-    source: str = option("", "derive: who published it, and where")
 
 
 def main(argv: list[str]) -> int:
@@ -62,26 +53,13 @@ def _write(options: TimelineOptions, config: RunConfig) -> None:
     require_fit(config, os.environ)
     cores = len(os.sched_getaffinity(0))
     os.environ.update(environment(config, launch, cores, os.environ))  # before torch loads
-    if options.images_per_s is None:
-        fields = _record(config, options.steps)
-    else:
-        fields = _derive(config, options.images_per_s, options.source)
-    timeline = Timeline(
-        model=config.model,
-        image_size=config.image_size,
-        precision=config.precision,
-        images=config.samples_per_rank,
-        **fields,
-    )
-    name = f"out={str(options.out)!r}"
+    timeline = _record(config, options.steps)
     try:
-        with options.out.open("x", encoding="utf-8") as file:
+        with options.out.open("x", encoding="utf-8") as file:  # never over another
             file.write(timeline.to_json())
-    except FileExistsError:
-        rule = "exists and is never overwritten; choose another name"
-        raise UsageError(f"{name} {rule}") from None
     except OSError as error:
-        raise UsageError(f"{name} cannot be written: {error.strerror}") from None
+        wrong = f"out={str(options.out)!r} cannot be written: {error.strerror}"
+        raise UsageError(f"{wrong}; choose another name") from None
     forward, backward = 1000 * timeline.forward_seconds, 1000 * timeline.backward_seconds
     seconds = f"forward {forward:.1f} ms, backward {backward:.1f} ms"
     say(f"{options.out}: {seconds}, {len(timeline.gradients)} gradients, {timeline.images} images")
@@ -95,18 +73,7 @@ def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
     if config.backend != "single" or config.emulate is not None or config.accumulate > 1:
         one = "a timeline is of one process that trains, in one pass"
         raise UsageError(f"{one}; leave --backend, --emulate and --accumulate out")
-    if (options.images_per_s is None) != (not options.source):
-        raise UsageError("images-per-s and source belong together; give both, or none")
     return options, config
-
-
-def _trained(network: torch.nn.Module) -> dict[str, dict[str, Any]]:
-    """Describe what is trained, by name, in the model's order."""
-    return {
-        name: {"name": name, "shape": tuple(parameter.shape), "bytes": parameter.nbytes}
-        for name, parameter in network.named_parameters()
-        if parameter.requires_grad
-    }
 
 
 class _Recorder(Observer):
@@ -147,7 +114,7 @@ class _Recorder(Observer):
         self._points.clear()
 
 
-def _record(config: RunConfig, steps: int) -> dict[str, Any]:
+def _record(config: RunConfig, steps: int) -> Timeline:
     """Train `steps` steps after warm-up, and take medians. Raises UsageError as the run would."""
     import torch
 
@@ -172,8 +139,14 @@ def _record(config: RunConfig, steps: int) -> dict[str, Any]:
         return median(points[end] - points[begin] for points in recorder.steps[-steps:])
 
     gradients = [
-        Gradient(**facts, ready_seconds=seconds("loss", f"gradient {name}"))
-        for name, facts in _trained(network).items()
+        Gradient(
+            name=name,
+            shape=tuple(parameter.shape),
+            bytes=parameter.nbytes,
+            ready_seconds=seconds("loss", f"gradient {name}"),
+        )
+        for name, parameter in network.named_parameters()
+        if parameter.requires_grad
     ]
     gradients.sort(key=lambda gradient: gradient.ready_seconds)
     facts = {
@@ -184,37 +157,18 @@ def _record(config: RunConfig, steps: int) -> dict[str, Any]:
         "config": config.model_dump(mode="json"),
         **place.describe(),
     }
-    return {
-        "source": f"recorded on {facts.get('gpu', facts['cpu'])}",
-        "steps": steps,
-        "classes": images.classes,
-        "forward_seconds": seconds("forward", "loss"),
+    return Timeline(
+        source=f"recorded on {facts.get('gpu', facts['cpu'])}",
+        steps=steps,
+        model=config.model,
+        image_size=config.image_size,
+        precision=config.precision,
+        classes=images.classes,
+        images=config.samples_per_rank,
+        forward_seconds=seconds("forward", "loss"),
         # medians of different steps: the last gradient's may be the larger by a hair
-        "backward_seconds": max(seconds("loss", "backward"), gradients[-1].ready_seconds),
-        "optimizer_seconds": seconds("ready", "done"),
-        "gradients": tuple(gradients),
-        "provenance": facts,
-    }
-
-
-def _derive(config: RunConfig, images_per_s: float, source: str) -> dict[str, Any]:
-    """Derive a timeline: a step of the published length, divided as `_DERIVED` says."""
-    from bench import data, models
-
-    classes, images = data.load_images(config).classes, config.samples_per_rank
-    gradients = [*_trained(models.build_model(config, classes)).values()]
-    seconds = images / images_per_s
-    backward = seconds * (1 - _FORWARD_SHARE)
-    words = {"source": source, "images_per_s": images_per_s, "images": images, "seconds": seconds}
-    return {
-        "source": _DERIVED.format(**words),
-        "steps": 0,
-        "classes": classes,
-        "forward_seconds": seconds - backward,
-        "backward_seconds": backward,
-        "optimizer_seconds": 0.0,
-        "gradients": tuple(
-            Gradient(**facts, ready_seconds=backward * (place / len(gradients)))
-            for place, facts in enumerate(reversed(gradients), start=1)
-        ),
-    }
+        backward_seconds=max(seconds("loss", "backward"), gradients[-1].ready_seconds),
+        optimizer_seconds=seconds("ready", "done"),
+        gradients=tuple(gradients),
+        provenance=facts,
+    )

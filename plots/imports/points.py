@@ -19,7 +19,6 @@ from plots.imports.text import FORMATS, PLACES, RANK_RATE, RATE, WORDS, Format
 from plots.report.format import table
 
 POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch"]
-_OFF = 0.02  # relative: between a mean that a file states and that of its lines
 _RATES = re.compile(r"(?i)(?:_per_|/)s(?:ec(?:ond)?)?$|throughput|(?:^|_)(?:ips|fps|speed)$")
 _TIMES = re.compile(r"(?i)(?:^|_)(?:seconds?|secs?|s|ms|minutes?|time)$")
 _FAR = 3  # times the median of the others: a first line that is no step as they are
@@ -80,13 +79,6 @@ def read(
         raise UsageError(f"{row['file']}: world_size is {row['world_size']:.0f}{rank}; mend it")
     values = _without_repeats(values[np.isfinite(values["value"])], warnings)
     values = _without_first(values, form, options.skip, warnings)
-    for file, rows in values.groupby("file"):
-        means = rows.groupby("quantity")["value"].mean()  # arithmetic, as those who state it do
-        of_lines, stated = means.get(RANK_RATE), means.get(f"rank_mean_{RATE}")
-        if of_lines and stated and abs(of_lines / stated - 1) > _OFF:
-            both = f"its lines have the mean {of_lines:g} images/s, and it states {stated:g}"
-            why = "some are missing, of another run, or of a warm-up (--skip)"
-            raise UsageError(f"{file}: {both}: {why}")
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
         raise UsageError(f"{paths[0]}: {'; '.join(['no point can be made of it', *warnings])}")

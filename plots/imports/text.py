@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,12 @@ _TAG = (
     r"[^<\n]{0,60}?\[(?:[\w.-]+@)?(?:\d+,)?(\d+)\](?:\[[^\]\s]*\])?<std(?:out|err|diag)>:? ?"
     r"|\[(?:default|rank)(\d+)\]:? ?"
 )
+_UNITS = {  # how a name ends, how it ends here, and what a number is times
+    "_ms": ("_seconds", 1e-3),
+    "_us": ("_seconds", 1e-6),
+    "_hours": ("_seconds", 3600),
+    "_percent": ("", 0.01),
+}
 _TAGS_OF_ALL = (r" *(\d+):(?: |$)", r"\[(\d+)\](?: |$)")  # srun -l and mpiexec -l: on every line
 
 Row = dict[str, Any]
@@ -35,13 +41,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One kind of file, read by patterns or, from a line on that matches `heading`, as a table."""
+    """One kind of file, read by patterns, or as a table where it has none."""
 
     written_by: str
     patterns: Sequence[str] = ()  # a group's name is a quantity or a place
     marker: str = ""  # a regular expression: a line that holds it more often than it matches is bad
-    heading: str = ""
-    columns: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # quantities, units
     one_speaks: bool = False  # one rank writes, and its rate times the world size is that of all
     trainings: bool = False  # numbers are of all epochs so far; without epochs, a line is a run
     notes: Sequence[str] = ()  # what a reader must know of the numbers
@@ -67,11 +71,7 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
     as its quantity. Raises UsageError for what is no number, or rows of unequal length.
     """
     lines = _lines(data)
-    begins = [i for i, x in enumerate(lines) if form.heading and re.match(form.heading, x.text)]
-    if begins or not form.patterns:
-        rows, warnings = _of_table(lines[min(begins, default=0) :], form.columns), list[str]()
-    else:
-        rows, warnings = _of_lines(form, name, lines)
+    rows, warnings = _of_lines(form, name, lines) if form.patterns else (_of_table(lines), [])
     values = pd.DataFrame(rows, columns=["quantity", "value", *PLACES, *WORDS])
     values = values.astype(dict.fromkeys(("value", *PLACES), float))
     if form.trainings and values["epoch"].isna().all():
@@ -116,59 +116,60 @@ def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row]
             if {*groups} <= {*PLACES, *WORDS}:
                 places.update(groups)
             else:
-                rows += _rows({**places, **groups}, line, {})
+                rows += _rows({**places, **groups}, line)
         occurrences = len(marker.findall(line.text)) if form.marker else 1
         marked += occurrences > 0
         lost += [line] if occurrences > len(matches) else []
     warnings = [f"{parts} matches take a part of a number alone, and are not read"] if parts else []
-    text = f"{len(lost)} of {marked} lines with the format's marker were not understood"
     if not form.marker:
-        text = f"{marked - len(lost)} of {marked} lines match"
+        warnings.append(f"{marked - len(lost)} of {marked} lines match")
     elif lost:
-        text += f"; the first is line {lost[0].number}: {lost[0].text.strip()[:60]!r}"
-    return rows, [text, *warnings] if marked else warnings
+        text = f"{len(lost)} of {marked} lines with the format's marker were not understood"
+        line = lost[0]
+        warnings.append(f"{text}; the first is line {line.number}: {line.text.strip()[:60]!r}")
+    return rows, warnings
 
 
-def _of_table(lines: Sequence[Line], columns: Mapping[str, tuple[str, float]]) -> list[Row]:
+def _of_table(lines: Iterable[Line]) -> list[Row]:
     """Read the lines below a heading. A column without a name counts rows, as pandas writes it."""
+    lines = [line for line in lines if line.text.strip()]
+    if not lines:
+        return []
     delimiter = next((c for c in "\t, " if c in lines[0].text.strip()), ",")
     texts = [line.text.strip(" ") for line in lines]
     head, *cells = (
-        next(csv.reader([x], delimiter=delimiter, skipinitialspace=True), []) for x in texts
+        next(csv.reader([x], delimiter=delimiter, skipinitialspace=True)) for x in texts
     )
     names = [name.strip() for name in head]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"column {', '.join(twice)} is there twice; rename one, or take it out")
     rows: list[Row] = []
     for line, row in zip(lines[1:], cells, strict=True):
-        if row and len(row) != len(names):
+        if len(row) != len(names):
             wrong = f"line {line.number} has {len(row)} values for {len(names)} columns"
             raise UsageError(f"{wrong}; mend it, or take it out")
-        texts_by_name = {n: x.strip() for n, x in zip(names, row, strict=False) if n and x.strip()}
-        rows += _rows(texts_by_name, line, columns)
+        texts_by_name = {n: x.strip() for n, x in zip(names, row, strict=True) if n and x.strip()}
+        rows += _rows(texts_by_name, line)
     return rows
 
 
-def _rows(
-    texts: Mapping[str, str], line: Line, columns: Mapping[str, tuple[str, float]]
-) -> Iterator[Row]:
+def _rows(texts: Mapping[str, str], line: Line) -> Iterator[Row]:
     """Yield a row for each quantity of one match, or of one row of a table."""
     places: Row = {} if line.rank is None else {"rank": line.rank}
     values: dict[str, float] = {}
-    for column, text in texts.items():
-        if column in WORDS:
-            places[column] = text
+    for name, text in texts.items():
+        if name in WORDS:
+            places[name] = text
             continue
-        name, unit = columns.get(column.lower(), (column, 1))
         try:
             value = float(text)
         except ValueError:
             value = None
         if value is None or (name in WHOLE and value % 1 != 0):
             kind = "whole number" if name in WHOLE else "number"
-            wrong = f"line {line.number}: {column}={text[:60]!r} is no {kind}"
+            wrong = f"line {line.number}: {name}={text[:60]!r} is no {kind}"
             raise UsageError(f"{wrong}; mend the line, or take it out")
-        (places if name in PLACES else values)[name] = round(value * unit, 15)
+        (places if name in PLACES else values)[name] = value
     if lap_steps := values.pop("lap_steps", None):  # a lap is as many steps as it says
         values["step_seconds"] = values.pop("lap_seconds") / lap_steps
     if RATE in values and "rank" in texts:
@@ -176,9 +177,9 @@ def _rows(
     if (rate := values.pop("steps_per_s", None)) is not None:
         values["step_seconds"] = 1 / rate if rate else float("inf")
     for name, value in values.items():
-        second = {"_ms": 1e-3, "_us": 1e-6}.get(name[-3:])
-        quantity = f"{name[:-3]}_seconds" if second else name
-        yield {"quantity": quantity, "value": value * (second or 1), **places}
+        end = next((end for end in _UNITS if name.endswith(end)), "")
+        unit, factor = _UNITS.get(end, ("", 1))
+        yield {"quantity": name.removesuffix(end) + unit, "value": value * factor, **places}
 
 
 def _as_quantity(name: str) -> str:

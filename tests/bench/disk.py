@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -85,17 +84,6 @@ def publish(dataset: str, folder: Path, patch: pytest.MonkeyPatch) -> list[Path]
         patch.setattr(source, "test_list", each[-2:-1])
         patch.setattr(source, "meta", {**source.meta, "md5": sums[-1]})
     return [folder / name for name in contents]
-
-
-def archive(files: list[Path], folder: Path, source: Any, patch: pytest.MonkeyPatch) -> Path:
-    """Move published files of a CIFAR into the archive that torchvision would download."""
-    path: Path = folder / source.filename
-    with tarfile.open(path, "w:gz") as packed:
-        for file in files:
-            packed.add(file, file.relative_to(file.parents[1]).as_posix())
-            file.unlink()
-    patch.setattr(source, "tgz_md5", hashlib.md5(path.read_bytes()).hexdigest())
-    return path
 
 
 def write_folder(folder: Path, per_class: int = 6) -> list[Path]:

@@ -8,14 +8,48 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import Dataset
 
 from bench.config import RunConfig, UsageError
 from bench.data import batches, describe, load_held_out, load_images
-from tests.bench import own_data
+
+
+class Ramp(Dataset[tuple[torch.Tensor, int]]):
+    """Sample i is filled with i, plus a random number from torch."""
+
+    def __init__(self, config: RunConfig, samples: int = 12, **wrong: Any) -> None:
+        self.classes: Any = ["even", "odd"]
+        self._size, self._samples = config.image_size, samples
+        self.__dict__ |= wrong
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.full((3, self._size, self._size), float(index)) + torch.rand(()) / 2, index % 2
+
+
+def ramp(config: RunConfig) -> Ramp:
+    return Ramp(config)
+
+
+def judged(config: RunConfig, **wrong: Any) -> Ramp:
+    return Ramp(config, held_out=Ramp(config, samples=5, **wrong))
+
+
+def judged_by_others(config: RunConfig) -> Ramp:
+    return judged(config, classes=3)
+
+
+def transformed(config: RunConfig) -> object:
+    """Make a ramp with an object of torchvision's, which a loading process must take over."""
+    from torchvision.transforms import v2
+
+    return Ramp(config, transform=v2.RandomHorizontalFlip())
 
 
 def config(factory: str, **fields: Any) -> RunConfig:
-    name = f"tests.bench.own_data:{factory}"
+    name = f"{__name__}:{factory}"
     return RunConfig(**{"dataset": name, "batch_per_rank": 4, **fields})
 
 
@@ -48,7 +82,7 @@ def test_torchs_random_numbers_repeat_in_every_rank_and_loader_and_differ_betwee
 
 def ramp_of(config: RunConfig, item: Callable[[Any, int], Any]) -> Any:
     """Make a ramp whose samples `item` makes."""
-    return type("Otherwise", (own_data.Ramp,), {"__getitem__": item})(config)
+    return type("Otherwise", (Ramp,), {"__getitem__": item})(config)
 
 
 IMAGE = torch.zeros(3, 32, 32)
@@ -58,9 +92,9 @@ IMAGE = torch.zeros(3, 32, 32)
     ("made", "words"),
     [
         (lambda c: None, "NoneType, which has no len"),
-        (lambda c: own_data.Ramp(c, classes=None), "Ramp needs `classes`"),
-        (lambda c: own_data.Ramp(c, classes=1), "has one class, so its loss is 0"),
-        (lambda c: own_data.Ramp(c, _size=20), r"is torch.float32 \[3, 20, 20\], not floats"),
+        (lambda c: Ramp(c, classes=None), "Ramp needs `classes`"),
+        (lambda c: Ramp(c, classes=1), "has one class, so its loss is 0"),
+        (lambda c: Ramp(c, _size=20), r"is torch.float32 \[3, 20, 20\], not floats"),
         (lambda c: ramp_of(c, lambda *_: IMAGE), "sample 0 is no pair"),
         (lambda c: ramp_of(c, lambda *_: (IMAGE, 0.9)), r"label 0\.9, which is no whole number"),
         (lambda c: ramp_of(c, lambda *_: (IMAGE, 2)), "has label 2, but there are 2 class"),
@@ -74,7 +108,7 @@ IMAGE = torch.zeros(3, 32, 32)
 def test_what_is_no_data_set_is_turned_away_in_one_line(
     made: Callable[[RunConfig], Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_data, "ramp", made)
+    monkeypatch.setattr(f"{__name__}.ramp", made)
     with pytest.raises(UsageError, match=words) as caught:
         load_images(config("ramp"))
     assert "\n" not in str(caught.value)
@@ -88,7 +122,7 @@ def test_a_data_set_smaller_than_a_step_is_refused() -> None:
 def test_a_set_that_cannot_be_pickled_is_told_before_a_process_is_spawned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(own_data, "ramp", lambda c: type("Local", (own_data.Ramp,), {})(c))
+    monkeypatch.setattr(f"{__name__}.ramp", lambda c: type("Local", (Ramp,), {})(c))
     with pytest.raises(UsageError, match=r"num_workers=2 spawns processes.*--num-workers 0"):
         load_images(config("ramp", num_workers=2))
 

@@ -96,10 +96,11 @@ def test_models_with_auxiliary_outputs_give_one() -> None:
 
 
 def test_weights_come_from_the_seed_and_the_digest_sees_one_bit() -> None:
-    asked = config(model="tests.bench.tiny:plain")
-    other, model = config(model=asked.model, seed=1), build_model(asked, 10)
+    model, again, other = (
+        build_model(config(model="tests.bench.tiny:plain", seed=seed), 10) for seed in (0, 0, 1)
+    )
     before = digest(model)
-    assert before == digest(build_model(asked, 10)) != digest(build_model(other, 10))
+    assert before == digest(again) != digest(other)
     with torch.no_grad():
         last = list(model.parameters())[-1]
         last[0] = torch.nextafter(last[0], torch.tensor(9.0))
@@ -109,7 +110,7 @@ def test_weights_come_from_the_seed_and_the_digest_sees_one_bit() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("resnet51", "near: resnet50"),
+        ("resnet51", "; did you mean 'resnet50'?"),
         ("tests.bench.tiny:nothing", "has no attribute 'nothing'"),
         ("builtins:str", "gave a str"),
         ("os:sep", "is a str, not a function"),
@@ -124,14 +125,13 @@ def test_unknown_models_are_the_users_mistake(name: str, words: str) -> None:
 
 
 class Kinds(nn.Module):
-    """Parameters and buffers of several types and layouts; only float32 ones take another."""
+    """Parameters and buffers of several types; only float32 ones take another."""
 
     def __init__(self, classes: int, spectrum: bool = True) -> None:
         super().__init__()
         self.head = nn.Linear(3 * 8 * 8, classes)
         complexes = torch.randn(3, dtype=torch.complex64)
         self.spectrum = nn.Parameter(complexes, requires_grad=spectrum)
-        self.turned = nn.Parameter(torch.randn(3, 5).t())
         self.exact = nn.Parameter(torch.randn(2, dtype=torch.float64))
         self.register_buffer("mask", torch.ones(3, dtype=torch.bool))
 
@@ -140,38 +140,21 @@ def frozen_kinds(classes: int) -> nn.Module:
     return Kinds(classes, spectrum=False)
 
 
-def tensors(network: nn.Module) -> dict[str, Any]:
-    """Read type, layout and values of every parameter and buffer."""
-    each = network.state_dict().items()
-    return {name: (t.dtype, t.stride(), t.tolist()) for name, t in each}
-
-
-@pytest.mark.parametrize(
-    ("precision", "head"), [("float32", torch.float32), ("bf16", torch.bfloat16)]
-)
-def test_a_model_keeps_its_types_but_for_float32(precision: str, head: torch.dtype) -> None:
-    place = "tests.bench.test_model:frozen_kinds"
-    model = build_model(config(model=place, precision=precision), 10)
-    assert {name: dtype for name, (dtype, *_) in tensors(model).items()} == {
-        "turned": head,
-        "head.weight": head,
-        "head.bias": head,
+def test_a_model_keeps_its_types_but_for_float32() -> None:
+    model = build_model(config(model=f"{__name__}:frozen_kinds", precision="bf16"), 10)
+    assert {name: tensor.dtype for name, tensor in model.state_dict().items()} == {
+        **dict.fromkeys(("head.weight", "head.bias"), torch.bfloat16),
         "spectrum": torch.complex64,
         "exact": torch.float64,
         "mask": torch.bool,
     }
 
 
-def _mean_over_ranks(x: torch.Tensor) -> torch.Tensor:
-    if dist.is_initialized():
-        dist.all_reduce(x)
-    return x
-
-
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return _mean_over_ranks(x)
+        dist.all_reduce(x)
+        return x
 
 
 class AsksThroughAMethod(nn.Module):
@@ -184,8 +167,8 @@ class AsksThroughAMethod(nn.Module):
 
 
 class AsksInNoPass(nn.Linear):
-    def gather_metrics(self, x: torch.Tensor) -> torch.Tensor:
-        return _mean_over_ranks(x)
+    def gather_metrics(self, x: torch.Tensor) -> None:
+        dist.all_reduce(x)
 
 
 NAIVE = type("NaiveSyncBatchNorm", (nn.BatchNorm2d,), {})
@@ -198,7 +181,6 @@ OWN = type("OwnSync", (nn.SyncBatchNorm,), {})
         (OWN(4), "horovod", "0 (OwnSync) synchronises by one framework"),
         (NAIVE(4), "ddp", "0 (NaiveSyncBatchNorm) synchronises by one framework"),
         (nn.LazyLinear(3), "ddp", "0.weight has no shape before"),
-        (nn.Embedding(3, 4, sparse=True), "ddp", "0 (Embedding) makes sparse gradients"),
         (AsksThroughAMethod(), "horovod", "0 (AsksThroughAMethod) uses torch.distributed"),
         (AsksInNoPass(2, 2), "ddp", ""),
         (nn.DataParallel(nn.Linear(2, 2)), "ddp", "0 (DataParallel) divides or exchanges by"),

@@ -119,7 +119,7 @@ READ: list[tuple[str, Files, list[str], Mapping[str, float], str]] = [
     # each format, and what is done with its ranks and lines
     ("horovod-and-ddp", RANKS, [], {"images_per_s": 2250, "epoch_seconds": 10}, "sum over ranks"),
     ("horovod-and-ddp", RANKS, [], {}, "nobody said the backend; use --backend"),
-    ("mxnet", SPEEDS, ONE, {"images_per_s": 150}, "0 of 2 lines with the format's marker were not"),
+    ("mxnet", SPEEDS, ONE, {"images_per_s": 150}, "harmonic mean over epochs and steps"),
     ("mxnet", SPEED.format(0, 1, 50) + SPEED.format(0, 2, "inf"), ONE, {"images_per_s": 50}, "inf"),
     ("mxnet", "2015-11 Node[3] Epoch[0] Time cost=1.06e1\n", FOUR, {"epoch_seconds": 10.6}, "1 of"),
     ("mxnet", "Epoch[0] Train-accuracy=nan\n" + EPOCHS.format(1, 4, 5), ONE, {}, "nan or inf, and"),
@@ -212,8 +212,6 @@ REFUSED: list[tuple[str, Files, list[str], str]] = [
      [*documented("tqdm"), *TWO], "at epoch 1; let the pattern name each line's place, by (?P<"),
     ("pattern", "Epoch 0 took 0.5\nValidation took 0.1\n", [*patterns(MIXED), *ONE],
      "some lines of step_seconds name an epoch, and others none"),
-    # a stated mean that the lines do not have: another run's, or lines are missing
-    ("horovod-synthetic", SYNTHETIC.replace("Iter #1: 101.5", "Iter #1: 81.5"), [], "states 102.5"),
     ("mxnet", WORKERS, TWO, "of one size; say what they are, --files runs or --files ranks"),
 ]  # fmt: skip
 
