@@ -11,8 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from tests import abilities
-
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 GROUND = {f"bench.{name}" for name in ("version", "factory", "give_up", "options", "shell")}
@@ -20,7 +18,8 @@ GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
 STARTS_RANKS = {f"bench.launch.{name}" for name in ("launcher", "machine")}
 STARTS_RANKS |= {"bench.lifecycle.turns"}
-LOOK_AT_BUILDS = ("bench/tools/setup/verify.py", "bench/tools/doctor/probe.py")
+PROBE = "bench/tools/doctor/probe.py"  # looks at builds
+USE_MPI = tuple(f"bench/backends/{name}.py" for name in ("collectives", "mpi_group"))
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
 OF_BACKENDS = ("__init__", "buckets", "catalogue", "facts")
 OF_TOP = ("__init__", "__main__", "command", "factory", "progress")
@@ -31,7 +30,7 @@ TORCH_FREE = (
     *(f"bench/{name}.py" for name in OF_TOP),
 )
 # the ranks' meeting, and what the doctor starts in a process of its own
-NEED_TORCH = ("bench/launch/rendezvous.py", LOOK_AT_BUILDS[1])
+NEED_TORCH = ("bench/launch/rendezvous.py", PROBE)
 
 
 class Rule(NamedTuple):
@@ -51,12 +50,8 @@ RULES = (
     Rule(("bench/",), {"bench.tools"}, but=("bench/tools/", "bench/command.py")),
     Rule(("plots/analyse/",), {"plots.report", "plots.bundle"}),
     Rule(("plots/report/",), {"plots.bundle"}),
-    Rule(("",), {"horovod"}, but=("bench/backends/hvd", *LOOK_AT_BUILDS)),
-    Rule(
-        ("",),
-        {"mpi4py"},
-        but=("bench/backends/collectives.py", "bench/backends/mpi_group.py", *LOOK_AT_BUILDS),
-    ),
+    Rule(("",), {"horovod"}, but=("bench/backends/hvd", PROBE)),
+    Rule(("",), {"mpi4py"}, but=(*USE_MPI, PROBE)),
     Rule(("",), {"matplotlib"}, but=("plots/report/figures/",)),
     Rule(TORCH_FREE, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}, but=NEED_TORCH),
 )
@@ -181,8 +176,3 @@ def test_a_docstring_of_a_function_begins_with_a_verb() -> None:
         if not any("property" in ast.unparse(way) for way in node.decorator_list)
     ]
     assert [name for name, word in first if word in NO_BEGINNINGS.split()] == []
-
-
-def test_no_ability_outgrows_its_budget() -> None:
-    print(*abilities.count()[0], sep="\n")
-    assert [*abilities.problems()] == []

@@ -119,12 +119,12 @@ def test_the_wrappers_raise_the_standard_and_take_no_notice_of_cuda(tmp_path: Pa
 
 def test_a_machine_or_folder_that_will_not_do_is_refused_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(SetupError) as caught:
-        install.require({"HOROVOD_CXX": "false", "PATH": PATH}, "/no", tmp_path / "a b", True)
+        install.require({"HOROVOD_CXX": "false", "PATH": PATH}, "/no", tmp_path / "a b")
     line, status = caught.value.args
     assert line.startswith("set-up needs make, and false (or HOROVOD_CXX=/path) for C++20 with ")
     assert ", mpirun, mpicc, mpicxx in MPI_HOME=/no/bin, a path without spaces (not " in line
     assert (line.rpartition(": ")[-1], status) == (install.DEBIAN, 2)
-    install.require({"HOROVOD_CXX": "g++", "PATH": PATH}, "", tmp_path, True)
+    install.require({"HOROVOD_CXX": "g++", "PATH": PATH}, "", tmp_path)
     executable(tmp_path / "full" / "thesis.tex", "not ours")
     with pytest.raises(SetupError, match="VENV=/path"):
         install.set_up(tmp_path / "full", os.environ)
