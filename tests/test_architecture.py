@@ -16,18 +16,15 @@ ROOMS = ("bench", "slurm", "plots")
 GROUND = {f"bench.{name}" for name in ("version", "factory", "give_up", "options", "shell")}
 GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
-STARTS_RANKS = {f"bench.launch.{name}" for name in ("launcher", "machine")}
-STARTS_RANKS |= {"bench.lifecycle.turns"}
+STARTS_RANKS = {"bench.launch.launcher", "bench.launch.machine", "bench.lifecycle.turns"}
 PROBE = "bench/tools/doctor/probe.py"  # looks at builds
 USE_MPI = tuple(f"bench/backends/{name}.py" for name in ("collectives", "mpi_group"))
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
-OF_BACKENDS = ("__init__", "buckets", "catalogue", "facts")
-OF_TOP = ("__init__", "__main__", "command", "factory", "progress")
 TORCH_FREE = (
     *("slurm/", "plots/", "bench/config/", "bench/record/", "bench/lifecycle/", "bench/study/"),
     *("bench/launch/", "bench/tools/doctor/", "bench/instrument/timeline.py"),
-    *(f"bench/backends/{name}.py" for name in OF_BACKENDS),
-    *(f"bench/{name}.py" for name in OF_TOP),
+    *(f"bench/backends/{name}.py" for name in ("__init__", "buckets", "catalogue", "facts")),
+    *(f"bench/{name}.py" for name in ("__init__", "__main__", "command", "factory", "progress")),
 )
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = ("bench/launch/rendezvous.py", PROBE)

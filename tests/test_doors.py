@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from bench.config import RunConfig, UsageError
 from bench.data import load_images
 from bench.models import build_model, prepare
 from bench.record import read_run
-from tests.bench.ranks import ROOT, bench
+from tests.bench.ranks import ROOT, bench, run
 from tests.slurm.studies import SMALL
 
 USERS = ROOT / "tests" / "user"
@@ -41,13 +40,7 @@ def plain(num_classes):
 
 def python(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the project, with the modules in `path` on Python's path."""
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(path)},
-        capture_output=True,
-        text=True,
-    )
+    return run([sys.executable, *words], {"PYTHONPATH": str(path)})
 
 
 def test_a_model_may_ask_for_the_configuration_and_for_images(

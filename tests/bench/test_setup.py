@@ -6,14 +6,22 @@ import json
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
 
 from bench.tools.setup import install
 from bench.tools.setup.install import Runner, SetupError
 
+ROOT = Path(__file__).parents[2]
 PATH = os.environ["PATH"]
+CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+# What pip's packages bring along or leave to the machine, and conda's name one by one.
+CONDA_ONLY = {"python", "cuda-version", "nccl", "cuda-nvcc", "cuda-libraries-dev"}
+CONDA_ONLY |= {"cxx-compiler", "make", "pip"}
 SHOW_ARGUMENTS = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n'
 
 
@@ -32,6 +40,19 @@ def printed(*command: str | Path, **env: str) -> str:
 def runner(folder: Path, **env: str) -> Runner:
     """Provide a runner whose commands come first from the folder's bin."""
     return Runner({"PATH": f"{folder}/bin:{PATH}", **env}, folder / "log")
+
+
+def test_every_pin_is_one_that_the_package_takes_and_that_conda_takes_too() -> None:
+    conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    pins = {tuple(line.split("=")[:2]) for line in conda if line.split("=")[0] not in CONDA_ONLY}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for requirement in map(Requirement, sum(extras.values(), project["dependencies"])):
+        assert requirement.specifier.contains(install.EXACT[requirement.name]), requirement
+    # test is for developers; Horovod is built into conda's environment by set-up
+    measuring = [*project["dependencies"], *extras["bench"], *extras["horovod-build"]]
+    packages = {Requirement(line).name for line in measuring} - {"horovod"}
+    assert pins == {(CONDA_NAMES.get(name, name), install.EXACT[name]) for name in packages}
 
 
 @pytest.mark.parametrize("mpi_home", ["", "mpi"])
