@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
-GROUND = {f"bench.{name}" for name in ("version", "factory", "give_up", "options", "shell")}
+GROUND = {f"bench.{name}" for name in ("version", "give_up", "options", "shell")}
 GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
 STARTS_RANKS = {"bench.launch.launcher", "bench.launch.machine", "bench.lifecycle.turns"}
@@ -44,7 +44,7 @@ RULES = (
     Rule(("slurm/",), {"bench", "plots", "tests"}, allowed=GROUND | STARTS_RANKS),
     Rule(("plots/",), {"bench", "slurm", "tests"}, allowed=GROUND),
     # set-up and doctor are built on the rest of bench, which knows of them only as a command
-    Rule(("bench/",), {"bench.tools"}, but=("bench/tools/", "bench/command.py")),
+    Rule(("bench/",), {"bench.tools"}, but=("bench/tools/",)),
     Rule(("plots/analyse/",), {"plots.report", "plots.bundle"}),
     Rule(("plots/report/",), {"plots.bundle"}),
     Rule(("",), {"horovod"}, but=("bench/backends/hvd", PROBE)),
@@ -57,8 +57,7 @@ RULES = (
 NAMES_FRAMEWORKS = (
     *("bench/backends/", "bench/tools/setup/", "bench/launch/world.py"),
     *(f"bench/tools/doctor/{name}.py" for name in ("checks", "probe")),
-    # other tools by their names; run by other programs in Pythons without the catalogue
-    *("plots/imports/", "slurm/centre/"),
+    "slurm/centre/",  # run by other programs in Pythons without the catalogue
 )
 FRAMEWORK = re.compile(r"(?i)horovod(?!run|-vs-)|\bhvd\b(?!-ddp)|(?<!-vs-)(?<!hvd-)\bddp\b")
 

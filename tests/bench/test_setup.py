@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -30,11 +29,6 @@ def executable(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
-
-
-def printed(*command: str | Path, **env: str) -> str:
-    env = {"PATH": PATH, **env}
-    return subprocess.check_output(command, text=True, env=env)
 
 
 def runner(folder: Path, **env: str) -> Runner:
@@ -124,15 +118,14 @@ def test_the_wrappers_raise_the_standard_and_take_no_notice_of_cuda(tmp_path: Pa
     compiler = executable(tmp_path / "the compiler", SHOW_ARGUMENTS)
     for dialect in (f"-std={kind}++{year}" for kind in ("gnu", "c") for year in (11, 14, 17)):
         words = ("-g", "-c", dialect, "a b.cc")
-        shown = printed(install.COMPILER, *words, HOROVOD_CXX=str(compiler))
+        shown = runner(tmp_path, HOROVOD_CXX=str(compiler)).run("", install.COMPILER, *words)
         headers = ["[-include]", "[string]", "[-include]", "[span]"]
         assert shown.split() == [*headers, "[-c]", "[-std=gnu++20]", "[a", "b.cc]"]
     find = tmp_path / "horovod 0.28.1" / "cmake" / "Modules" / "FindPytorch.cmake"
     lines = [f'string(TOUPPER "${{Pytorch_{n}}}" Pytorch_{n})' for n in ("CUDA", "ROCM", "CXX11")]
     executable(find, "\n".join(lines))
     executable(tmp_path / "bin" / "cmake", SHOW_ARGUMENTS)
-    path = f"{tmp_path / 'bin'}:{PATH}"
-    shown = printed(install.CMAKE_CPU, find.parents[2], "-D A=b", PATH=path)
+    shown = runner(tmp_path).run("", install.CMAKE_CPU, find.parents[2], "-D A=b")
     assert shown == f"[{tmp_path}/horovod 0.28.1]\n[-D A=b]\n"
     off = ["set(Pytorch_CUDA FALSE)", "set(Pytorch_ROCM FALSE)"]
     assert find.read_text().splitlines() == [*off, lines[2]]

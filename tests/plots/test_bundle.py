@@ -29,10 +29,10 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "results" / "small"
     for run in plan(study, 1, folder / "runs")[0]:
         place = logs.host(run.config.world_size, started="2026-11-20T16:30:11+00:00")
-        config = run.config.model_copy(update={"study_sha256": study.sha256})
-        logs.write(run.log, config, 0.1 * config.samples_per_rank / 16, provenance=place)
+        seconds = 0.1 * run.config.samples_per_rank / 16
+        logs.write(run.log, run.config, seconds, provenance=place)
         run.log.with_suffix(".out").write_text("window 2/2\n")
-    shutil.copy(tmp_path / "study.toml", folder / "study.toml")
+    shutil.copy(tmp_path / "study.toml", folder)
     (folder / "job-001.sh").write_text("#!/bin/sh\n")
     job = {"script": "job-001.sh", "time": "2026-11-20T16:30:10+00:00", "launches": 1, "runs": 7}
     (folder / "jobs.jsonl").write_text(json.dumps(job) + "\n")
