@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Session
 from bench.config import RunConfig, UsageError
+from bench.data import Batch, Images
 from bench.launch.world import Launch
 from bench.lifecycle.ending import Pulse
 from bench.models import build_model
@@ -25,7 +26,6 @@ from bench.train.device import time_steps
 from bench.train.loop import Loop
 
 Step = Callable[[], None]
-Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
 
 
 def measure(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
@@ -41,11 +41,11 @@ def take_turns(rig: Rig, log: RunLog, pulse: Pulse) -> None:
     Before, each trains a model of its own, from the same parameters to the same.
     """
     config, backend, ours = rig.config, rig.backend, rig.loop
-    twin = build_model(config, rig.workload.images.classes)
-    by_hand = bare_step(
-        Loop(config, backend, twin, rig.samples).session, bare_batches(config, rig.launch.rank)
-    )
-    bare = bare_step(ours.session, bare_batches(config, rig.launch.rank))
+    rank, images = rig.launch.rank, rig.workload.images
+    twin = build_model(config, images.classes)
+    session = Loop(config, backend, twin, rig.samples).session
+    by_hand = bare_step(session, bare_batches(config, rank, images))
+    bare = bare_step(ours.session, bare_batches(config, rank, images))
 
     def seconds(step: Step, steps: int) -> float:
         """Time a turn on the slowest rank."""
@@ -67,24 +67,19 @@ def take_turns(rig: Rig, log: RunLog, pulse: Pulse) -> None:
         log.write("pair", seconds=pair)
 
 
-def bare_batches(config: RunConfig, rank: int) -> Batches:
-    """Yield the samples of the study's loop, as a person would index them by hand."""
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    images = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).float().reshape(-1, 1, 8, 8)
-    images = images.repeat_interleave(4, 2).repeat_interleave(4, 3).repeat(1, 3, 1, 1)
-    targets = torch.from_numpy(labels)
+def bare_batches(config: RunConfig, rank: int, images: Images) -> Iterator[Batch]:
+    """Yield the samples of the study's loop, as a person would index tensors by hand."""
+    pixels, targets = images.__getitems__([*range(images.samples or 0)])
     whole, share = config.samples_per_step, config.samples_per_rank
     for epoch in range(10**9):
         shuffle = np.random.default_rng([config.seed, epoch])
         order = torch.from_numpy(shuffle.permutation(len(targets)))
         for start in range(0, len(targets) - whole + 1, whole):
             chosen = order[start + rank * share : start + (rank + 1) * share]
-            yield images[chosen], targets[chosen]
+            yield pixels[chosen], targets[chosen]
 
 
-def bare_step(session: Session, batches: Batches) -> Step:
+def bare_step(session: Session, batches: Iterator[Batch]) -> Step:
     """Make one step as a tutorial writes it, on a wrapped model and optimiser."""
 
     def step() -> None:

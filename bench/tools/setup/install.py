@@ -52,8 +52,8 @@ print("torch", torch.__version__, "for CUDA", torch.version.cuda, "Python",
 CXX20 = b"#include <concepts>\n#include <Python.h>\nstatic_assert(__cplusplus >= 202002L);\n"
 MPI_COMMANDS = ("mpirun", "mpicc", "mpicxx")
 PIP = ("python", "-m", "pip", "--no-input", "--disable-pip-version-check")
-TRAIN = ("-m", "bench", "--backend", "horovod", "--transport", "mpi", "--world-size", "2")
-TRAIN += ("--model", "mlp", "--dataset", "digits", "--batch-per-rank", "4", "--windows", "1")
+TRAIN = ["-m", "bench", "--backend", "horovod", "--transport", "mpi", "--world-size", "2"]
+TRAIN += ["--model", "mlp", "--dataset", "digits", "--batch-per-rank", "4", "--windows", "1"]
 DEBIAN = "apt-get install g++ make python3-dev python3-venv"
 MPI_CURE = "Run make setup in a job where login nodes have no mpirun; unload another MPI's module, "
 MPI_CURE += "or build against it: make setup MPI_HOME=/its/folder."
