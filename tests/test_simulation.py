@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import io
 import json
 from pathlib import Path
 
@@ -58,13 +58,10 @@ def test_a_verdict_is_judged(logs: list[float], margins: float, expected: tuple[
 
 def test_designs_at_the_costs_of_a_measured_study(capsys: pytest.CaptureFixture[str]) -> None:
     simulation.main(["designs", str(LOCAL), "--studies", "50"])
-    simulated, shipped = capsys.readouterr().out.strip().split("\n\n")
-    rows = pd.DataFrame(csv.DictReader(simulated.splitlines())).astype(float)
+    rows = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert len(rows) == 24
     assert [*rows.launches[:4]] == [12, 11, 8, 5]
     assert [*rows.launch_s[:4].round()] == [34, 37, 47, 72]
     quiet, loud = rows[:4], rows[-4:]
     assert quiet.finds_3_percent.min() > 0.8 > loud.finds_3_percent.max()
     assert [*loud.half_width] == sorted(loud.half_width), "more launches win where they differ"
-    last = list(csv.DictReader(shipped.splitlines()))[-1]
-    assert (last["windows"], last["launches"], last["ratio"]) == ("20", "20", "0.9437")

@@ -55,9 +55,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     try:
         if str(options.folders[0]) == "designs":
-            launches = launches_of(options.folders[-1])
-            for rows in (simulated(launches, options.studies), shipped(launches)):
-                print(pd.DataFrame(rows).round(4).to_csv(index=False))
+            rows = designs(launches_of(options.folders[-1]), options.studies)
+            print(pd.DataFrame(rows).round(4).to_csv(index=False), end="")
         else:
             simulate(options.folders, options.out, options.studies)
     except (UsageError, OSError) as error:
@@ -206,7 +205,7 @@ def costs(launches: Launches) -> tuple[float, float]:
     return float(np.mean(whole) - np.mean(inside)), float(np.mean(inside) / np.mean(windows))
 
 
-def simulated(launches: Launches, studies: int) -> Iterator[dict[str, Any]]:
+def designs(launches: Launches, studies: int) -> Iterator[dict[str, Any]]:
     """Simulate each design inside BUDGET_S, at the costs of the launches."""
     random, (start_s, window_s) = np.random.default_rng(SEED), costs(launches)
     for sd, windows in product(LAUNCH_SDS, WINDOWS):
@@ -223,22 +222,6 @@ def simulated(launches: Launches, studies: int) -> Iterator[dict[str, Any]]:
             "half_width": np.median(halves),
             **{f"finds_{x}_percent": np.mean(means + math.log1p(x / 100) > halves) for x in (3, 7)},
         }
-
-
-def shipped(launches: Launches) -> Iterator[dict[str, Any]]:
-    """Give the interval of measured launches from their first windows alone, of some and of all."""
-    start_s, window_s = costs(launches)
-    for windows in WINDOWS:
-        ddp, horovod = (
-            np.array([sum(launch[cell].window_seconds[:windows]) for launch in launches])
-            for cell in ("ddp/mpi", "horovod/mpi")
-        )
-        for n in (int(BUDGET_S / (start_s + windows * window_s)), len(launches)):
-            estimate = paired(np.log(ddp / horovod)[:n])
-            low, high = estimate.interval() or (0.0, math.inf)
-            ends = {"ratio": estimate.ratio, "low": low, "high": high}
-            half = math.log(high / estimate.ratio)
-            yield {"windows": windows, "launches": n, "sd": estimate.sd_log, **ends, "half": half}
 
 
 if __name__ == "__main__":
