@@ -30,7 +30,6 @@ from bench.study import stats
 from bench.study.looks import nominal_level, schedule
 
 Array = NDArray[np.float64]
-Launches = list[dict[str, Run]]  # runs by cell
 
 SEED = 20261122
 LAUNCHES = (6, 8, 12)
@@ -55,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     try:
         if str(options.folders[0]) == "designs":
-            rows = designs(launches_of(options.folders[-1]), options.studies)
+            rows = designs(options.folders[-1], options.studies)
             print(pd.DataFrame(rows).round(4).to_csv(index=False), end="")
         else:
             simulate(options.folders, options.out, options.studies)
@@ -185,29 +184,24 @@ def looks(random: Generator, studies: int, sds: Sequence[float]) -> pd.DataFrame
     return pd.DataFrame(rows())
 
 
-def launches_of(folder: Path) -> Launches:
-    """Read the runs of each launch of a study in turns."""
-    launches: dict[int, dict[str, Run]] = defaultdict(dict)
+def costs(folder: Path) -> tuple[float, float]:
+    """Return seconds of a study's launch outside its windows, and of a window of all its worlds."""
+    launches: dict[int | None, list[Run]] = defaultdict(list)
     for run in map(read_run, archive.logs_in(folder / "runs")):
         if run.config is not None:
-            launches[run.config.launch or 0][run.config.cell] = run
-    return [launches[launch] for launch in sorted(launches)]
-
-
-def costs(launches: Launches) -> tuple[float, float]:
-    """Return seconds of a launch outside its windows, and of a window of all its worlds."""
-    inside, whole = [], []
-    for runs in (launch.values() for launch in launches):
+            launches[run.config.launch].append(run)
+    inside, whole, windows = [], [], []
+    for runs in launches.values():
         lead_ins = [np.max(lead, axis=0).sum() for run in runs for lead in run.steps("lead_in")]
         inside.append(sum(sum(run.window_seconds) for run in runs) + sum(lead_ins))
         whole.append(max(run.exit["wall_s"] for run in runs))
-    windows = [len(run.windows) for launch in launches for run in launch.values()]
+        windows += [len(run.windows) for run in runs]
     return float(np.mean(whole) - np.mean(inside)), float(np.mean(inside) / np.mean(windows))
 
 
-def designs(launches: Launches, studies: int) -> Iterator[dict[str, Any]]:
-    """Simulate each design inside BUDGET_S, at the costs of the launches."""
-    random, (start_s, window_s) = np.random.default_rng(SEED), costs(launches)
+def designs(folder: Path, studies: int) -> Iterator[dict[str, Any]]:
+    """Simulate each design inside BUDGET_S, at the costs of a measured study in turns."""
+    random, (start_s, window_s) = np.random.default_rng(SEED), costs(folder)
     for sd, windows in product(LAUNCH_SDS, WINDOWS):
         n = int(BUDGET_S / (start_s + windows * window_s))
         noise = random.normal(0, math.hypot(sd, WINDOW_SD / math.sqrt(windows)), (studies, n))
