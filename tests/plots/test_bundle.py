@@ -36,16 +36,12 @@ def folder(tmp_path: Path) -> Path:
     (folder / "job-001.sh").write_text("#!/bin/sh\n")
     job = {"script": "job-001.sh", "time": "2026-11-20T16:30:10+00:00", "launches": 1, "runs": 7}
     (folder / "jobs.jsonl").write_text(json.dumps(job) + "\n")
-    write_job(folder, "begin", "end")
+    (folder / "jobs").mkdir()
+    lines = [json.dumps({"event": x, "job": "7", "restart": 0}) for x in ("begin", "end")]
+    torn = '{"event": "cal'
+    (folder / "jobs" / "n001-launch00.jsonl").write_text("\n".join([*lines, torn]))
     assert main(["report", str(folder)]) == 0
     return folder
-
-
-def write_job(folder: Path, *events: str) -> None:
-    """Write what job 7, of launch 0, said of itself; its last line is torn."""
-    (folder / "jobs").mkdir(exist_ok=True)
-    lines = [json.dumps({"event": event, "job": "7", "restart": 0}) + "\n" for event in events]
-    (folder / "jobs" / "n001-launch00.jsonl").write_text("".join([*lines, '{"event": "cal']))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -107,13 +103,10 @@ def test_a_folder_that_contradicts_itself_is_refused(
 def test_archived_logs_are_read_as_if_they_lay_in_the_folder(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_job(folder, "begin")
-    assert main(["bundle", "--in-place", str(folder)]) == 2, "under a job"
     assert main(["bundle", "--in-place", str(folder.parent)]) == 2
     assert "holds no logs to archive" in capsys.readouterr().err
     assert main(["bundle", str(folder.parent)]) == 2
     assert "there is no study.toml" in capsys.readouterr().err
-    write_job(folder, "begin", "end")
     before = files_of(folder)
     assert main(["bundle", "--in-place", str(folder)]) == 0
     after = files_of(folder)
