@@ -23,24 +23,17 @@ const show = value => {
 """
 
 
-def add_script(page: Path, script: str) -> None:
-    """Run `script` at the page's end, where `show(value)` hands a value to `probed`."""
-    ending = f"<script>{{{SHOW}{script}}}</script></body>"
-    page.write_text(page.read_text().replace("</body>", ending))
-
-
-def probed(page: Path, *flags: str) -> Any:
-    """Read what a script has shown, on this page or on one that it went to."""
+def shown(page: Path, script: str) -> Any:
+    """Run `script` at the end of a page, and return the value that it hands to `show(value)`."""
     command = next(filter(None, map(shutil.which, BROWSERS)), None)
     if command is None:
         pytest.skip("no browser here (Debian package chromium)")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        done = subprocess.run(
-            [command, *FLAGS, f"--user-data-dir={profile}", *flags, "--dump-dom", page.as_uri()],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    shown = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert shown, done.stderr[-2000:]
-    return json.loads(html.unescape(shown[1]))
+    ending = f"<script>{{{SHOW}{script}}}</script></body>"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        copy = Path(folder, "page.html")
+        copy.write_text(page.read_text().replace("</body>", ending))
+        words = [command, *FLAGS, f"--user-data-dir={folder}", "--dump-dom", copy.as_uri()]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    text = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert text, done.stderr[-2000:]
+    return json.loads(html.unescape(text[1]))

@@ -11,27 +11,23 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from tests import abilities
-
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
-GROUND = {f"bench.{name}" for name in ("version", "factory", "give_up", "options", "shell")}
+GROUND = {f"bench.{name}" for name in ("version", "give_up", "options", "shell")}
 GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
-STARTS_RANKS = {f"bench.launch.{name}" for name in ("launcher", "machine")}
-STARTS_RANKS |= {"bench.lifecycle.turns"}
-LOOK_AT_BUILDS = ("bench/tools/setup/verify.py", "bench/tools/doctor/probe.py")
+STARTS_RANKS = {"bench.launch.launcher", "bench.launch.machine", "bench.lifecycle.turns"}
+PROBE = "bench/tools/doctor/probe.py"  # looks at builds
+USE_MPI = tuple(f"bench/backends/{name}.py" for name in ("collectives", "mpi_group"))
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
-OF_BACKENDS = ("__init__", "catalogue", "facts")
-OF_TOP = ("__init__", "__main__", "command", "factory", "progress")
 TORCH_FREE = (
     *("slurm/", "plots/", "bench/config/", "bench/record/", "bench/lifecycle/", "bench/study/"),
     *("bench/launch/", "bench/tools/doctor/", "bench/instrument/timeline.py"),
-    *(f"bench/backends/{name}.py" for name in OF_BACKENDS),
-    *(f"bench/{name}.py" for name in OF_TOP),
+    *(f"bench/backends/{name}.py" for name in ("__init__", "catalogue", "facts")),
+    *(f"bench/{name}.py" for name in ("__init__", "__main__", "command", "factory", "progress")),
 )
 # the ranks' meeting, and what the doctor starts in a process of its own
-NEED_TORCH = ("bench/launch/rendezvous.py", LOOK_AT_BUILDS[1])
+NEED_TORCH = ("bench/launch/rendezvous.py", PROBE)
 
 
 class Rule(NamedTuple):
@@ -48,15 +44,11 @@ RULES = (
     Rule(("slurm/",), {"bench", "plots", "tests"}, allowed=GROUND | STARTS_RANKS),
     Rule(("plots/",), {"bench", "slurm", "tests"}, allowed=GROUND),
     # set-up and doctor are built on the rest of bench, which knows of them only as a command
-    Rule(("bench/",), {"bench.tools"}, but=("bench/tools/", "bench/command.py")),
+    Rule(("bench/",), {"bench.tools"}, but=("bench/tools/",)),
     Rule(("plots/analyse/",), {"plots.report", "plots.bundle"}),
     Rule(("plots/report/",), {"plots.bundle"}),
-    Rule(("",), {"horovod"}, but=("bench/backends/hvd", *LOOK_AT_BUILDS)),
-    Rule(
-        ("",),
-        {"mpi4py"},
-        but=("bench/backends/collectives.py", "bench/backends/mpi_group.py", *LOOK_AT_BUILDS),
-    ),
+    Rule(("",), {"horovod"}, but=("bench/backends/hvd", PROBE)),
+    Rule(("",), {"mpi4py"}, but=(*USE_MPI, PROBE)),
     Rule(("",), {"matplotlib"}, but=("plots/report/figures/",)),
     Rule(TORCH_FREE, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}, but=NEED_TORCH),
 )
@@ -65,8 +57,7 @@ RULES = (
 NAMES_FRAMEWORKS = (
     *("bench/backends/", "bench/tools/setup/", "bench/launch/world.py"),
     *(f"bench/tools/doctor/{name}.py" for name in ("checks", "probe")),
-    # other tools by their names; run by other programs in Pythons without the catalogue
-    *("plots/imports/", "slurm/centre/"),
+    "slurm/centre/",  # run by other programs in Pythons without the catalogue
 )
 FRAMEWORK = re.compile(r"(?i)horovod(?!run|-vs-)|\bhvd\b(?!-ddp)|(?<!-vs-)(?<!hvd-)\bddp\b")
 
@@ -181,8 +172,3 @@ def test_a_docstring_of_a_function_begins_with_a_verb() -> None:
         if not any("property" in ast.unparse(way) for way in node.decorator_list)
     ]
     assert [name for name, word in first if word in NO_BEGINNINGS.split()] == []
-
-
-def test_no_ability_outgrows_its_budget() -> None:
-    print(*abilities.count()[0], sep="\n")
-    assert [*abilities.problems()] == []

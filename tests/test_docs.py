@@ -24,10 +24,8 @@ from bench.tools.doctor import command as doctor
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {"slurm": slurm.__main__.PROGRAM, "plots": plots.__main__.PROGRAM}
 TOOLS = {"doctor": doctor.parse, "collectives": collectives.parse, "timeline": timeline.parse}
-ROOMS = ("bench", "slurm", "plots", "results", "tests")
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)])
-PAGES += [ROOT / "bench" / f"{page}.md" for page in ("EXERCISE", "LEAVING_HOROVOD", "WHY_SLOW")]
-PAGES += sorted((ROOT / "slurm/centre").rglob("README.md"))
+FOLDERS = ("", "bench/", "slurm/", "slurm/centre/", "plots/", "results/", "tests/")
+PAGES = [page for folder in FOLDERS for page in sorted(ROOT.glob(f"{folder}*.md"))]
 PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names the past as well
 LINK = re.compile(r"\]\(([^)\s#]*)#?([^)\s]*)\)")
 NAMED_PATH = re.compile(r"(?<![\w/.-])((?:bench|slurm|plots|tests|results)/[\w./*-]*\w)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import io
 import json
 from pathlib import Path
 
@@ -11,23 +11,21 @@ import pandas as pd
 import pytest
 
 from bench.study.looks import nominal_level
-from tests.simulation import studies as simulation
-from tests.simulation.__main__ import main
+from tests.simulation import __main__ as simulation
 
 LOCAL = Path(__file__).parents[1] / "results" / "local"
 
 
 def test_the_noise_is_that_of_the_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main([str(LOCAL), "--out", str(tmp_path), "--studies", "20"])
+    simulation.main([str(LOCAL), "--out", str(tmp_path), "--studies", "20"])
     compared = json.loads((LOCAL / "summary.json").read_text())["comparisons"][0]
     sd, residuals = simulation.measured([LOCAL])
     assert sd == pytest.approx(np.std(np.log(compared["ratios"]), ddof=1), rel=1e-9)
     assert np.std(residuals) == pytest.approx(1)
     assert "met    wrong verdicts of studies that stop when settled: " in capsys.readouterr().out
     assert (tmp_path / "looks.csv").read_text().startswith("sd,effect,wrong,launches,settled_by_6")
-    for folder in ("batch-lr", "nowhere"):
-        with pytest.raises(SystemExit, match=f"^error: .*{folder}"):
-            main([str(LOCAL.parent / folder)])
+    with pytest.raises(SystemExit, match=r"^error: .*batch-lr: no comparison of 6 launches"):
+        simulation.main([str(LOCAL.parent / "batch-lr")])
 
 
 def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
@@ -46,28 +44,24 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
 @pytest.mark.parametrize(
     ("logs", "margins", "expected"),
     [
-        ([0.05, 0.051] * 10, 2.5, (6, False)),
-        ([0.05, 0.051] * 10, 0.0, (6, True)),
-        ([-0.05, -0.051] * 10, 2.5, (6, True)),  # the wrong side
-        ([0.001, -0.001] * 10, 0.5, (6, False)),
-        ([0.001, -0.001] * 10, 1.0, (6, True)),
-        ([-0.2, -0.1, 0.1, 0.2] * 5, 0.0, (21, False)),
+        ([0.05, 0.051], 0.0, (6, True)),
+        ([-0.05, -0.051], 2.5, (6, True)),  # the wrong side
+        ([0.001, -0.001], 0.5, (6, False)),
+        ([0.001, -0.001], 1.0, (6, True)),
+        ([-0.2, -0.1, 0.1, 0.2], 0.0, (21, False)),
     ],
 )
 def test_a_verdict_is_judged(logs: list[float], margins: float, expected: tuple[int, bool]) -> None:
     level = nominal_level(simulation.LOOKS)
-    assert simulation.look(np.array(logs), margins, level) == expected
+    assert simulation.look(np.resize(logs, 20), margins, level) == expected
 
 
 def test_designs_at_the_costs_of_a_measured_study(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["designs", str(LOCAL), "--studies", "50"])
-    simulated, shipped = capsys.readouterr().out.strip().split("\n\n")
-    rows = pd.DataFrame(csv.DictReader(simulated.splitlines())).astype(float)
+    simulation.main(["designs", str(LOCAL), "--studies", "50"])
+    rows = pd.read_csv(io.StringIO(capsys.readouterr().out))
     assert len(rows) == 24
-    assert set(rows.launches) == {12, 11, 8, 5}
+    assert [*rows.launches[:4]] == [12, 11, 8, 5]
     assert [*rows.launch_s[:4].round()] == [34, 37, 47, 72]
     quiet, loud = rows[:4], rows[-4:]
     assert quiet.finds_3_percent.min() > 0.8 > loud.finds_3_percent.max()
-    assert [*loud.half_width] == sorted(loud.half_width), "more launches win where launches differ"
-    last = list(csv.DictReader(shipped.splitlines()))[-1]
-    assert (last["windows"], last["launches"], last["ratio"]) == ("20", "20", "0.9437")
+    assert [*loud.half_width] == sorted(loud.half_width), "more launches win where they differ"

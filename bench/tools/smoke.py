@@ -59,30 +59,26 @@ def try_cell(cell: str, log: Path) -> TriedCell:
     return TriedCell(cell, "", run.images_per_s, end["checks"]["parity"], end["parameters_sha256"])
 
 
-def problems(rows: Sequence[TriedCell]) -> list[str]:
-    """Say in lines what is wrong with the machine or the exchange; nothing where all is well."""
-    wrong = [f"{row.cell}: {row.problem}" for row in rows if row.problem]
-    wrong += [
-        f"{row.cell}: parity is not proven" for row in rows if not (row.problem or row.parity)
-    ]
-    if len({row.parameters for row in rows if not row.problem}) > 1:
-        wrong.append("cells did equal work and ended with different parameters")
-    return wrong
+def problem(rows: Sequence[TriedCell]) -> str:
+    """Say what is wrong with the machine or the exchange; '' where all is well."""
+    if bad := [row.cell for row in rows if not row.parity]:
+        return f"{', '.join(bad)} failed, or parity is not proven"
+    parted = len({row.parameters for row in rows}) > 1
+    return "cells did equal work and ended with different parameters" if parted else ""
 
 
 def main() -> int:
-    """Try every cell, print its row as it comes; exit code 1 with the reasons where one is bad."""
+    """Try every cell, print its row as it comes; exit code 1 with the reason where one is bad."""
     rows = []
     with TemporaryDirectory(prefix="smoke-") as folder:
         for cell in CELLS:
             rows.append(try_cell(cell, Path(folder, f"{cell.replace('/', '-')}.jsonl")))
             print(rows[-1], flush=True)
-    wrong = problems(rows)
-    for line in wrong:
-        print(f"error: {line}; see python -m bench doctor", file=sys.stderr)
-    if not wrong:
-        print("all ended with the same parameters")
-    return int(bool(wrong))
+    if wrong := problem(rows):
+        print(f"error: {wrong}; see python -m bench doctor", file=sys.stderr)
+        return 1
+    print("all ended with the same parameters")
+    return 0
 
 
 if __name__ == "__main__":

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
 
 from bench.tools.setup import install
 from bench.tools.setup.install import Runner, SetupError
 
+ROOT = Path(__file__).parents[2]
 PATH = os.environ["PATH"]
+CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+# What pip's packages bring along or leave to the machine, and conda's name one by one.
+CONDA_ONLY = {"python", "cuda-version", "nccl", "cuda-nvcc", "cuda-libraries-dev"}
+CONDA_ONLY |= {"cxx-compiler", "make", "pip"}
 SHOW_ARGUMENTS = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n'
 
 
@@ -24,14 +31,22 @@ def executable(path: Path, text: str) -> Path:
     return path
 
 
-def printed(*command: str | Path, **env: str) -> str:
-    env = {"PATH": PATH, **env}
-    return subprocess.check_output(command, text=True, env=env)
-
-
 def runner(folder: Path, **env: str) -> Runner:
     """Provide a runner whose commands come first from the folder's bin."""
     return Runner({"PATH": f"{folder}/bin:{PATH}", **env}, folder / "log")
+
+
+def test_every_pin_is_one_that_the_package_takes_and_that_conda_takes_too() -> None:
+    conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    pins = {tuple(line.split("=")[:2]) for line in conda if line.split("=")[0] not in CONDA_ONLY}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for requirement in map(Requirement, sum(extras.values(), project["dependencies"])):
+        assert requirement.specifier.contains(install.EXACT[requirement.name]), requirement
+    # test is for developers; Horovod is built into conda's environment by set-up
+    measuring = [*project["dependencies"], *extras["bench"], *extras["horovod-build"]]
+    packages = {Requirement(line).name for line in measuring} - {"horovod"}
+    assert pins == {(CONDA_NAMES.get(name, name), install.EXACT[name]) for name in packages}
 
 
 @pytest.mark.parametrize("mpi_home", ["", "mpi"])
@@ -103,15 +118,14 @@ def test_the_wrappers_raise_the_standard_and_take_no_notice_of_cuda(tmp_path: Pa
     compiler = executable(tmp_path / "the compiler", SHOW_ARGUMENTS)
     for dialect in (f"-std={kind}++{year}" for kind in ("gnu", "c") for year in (11, 14, 17)):
         words = ("-g", "-c", dialect, "a b.cc")
-        shown = printed(install.COMPILER, *words, HOROVOD_CXX=str(compiler))
+        shown = runner(tmp_path, HOROVOD_CXX=str(compiler)).run("", install.COMPILER, *words)
         headers = ["[-include]", "[string]", "[-include]", "[span]"]
         assert shown.split() == [*headers, "[-c]", "[-std=gnu++20]", "[a", "b.cc]"]
     find = tmp_path / "horovod 0.28.1" / "cmake" / "Modules" / "FindPytorch.cmake"
     lines = [f'string(TOUPPER "${{Pytorch_{n}}}" Pytorch_{n})' for n in ("CUDA", "ROCM", "CXX11")]
     executable(find, "\n".join(lines))
     executable(tmp_path / "bin" / "cmake", SHOW_ARGUMENTS)
-    path = f"{tmp_path / 'bin'}:{PATH}"
-    shown = printed(install.CMAKE_CPU, find.parents[2], "-D A=b", PATH=path)
+    shown = runner(tmp_path).run("", install.CMAKE_CPU, find.parents[2], "-D A=b")
     assert shown == f"[{tmp_path}/horovod 0.28.1]\n[-D A=b]\n"
     off = ["set(Pytorch_CUDA FALSE)", "set(Pytorch_ROCM FALSE)"]
     assert find.read_text().splitlines() == [*off, lines[2]]
@@ -119,12 +133,12 @@ def test_the_wrappers_raise_the_standard_and_take_no_notice_of_cuda(tmp_path: Pa
 
 def test_a_machine_or_folder_that_will_not_do_is_refused_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(SetupError) as caught:
-        install.require({"HOROVOD_CXX": "false", "PATH": PATH}, "/no", tmp_path / "a b", True)
+        install.require({"HOROVOD_CXX": "false", "PATH": PATH}, "/no", tmp_path / "a b")
     line, status = caught.value.args
     assert line.startswith("set-up needs make, and false (or HOROVOD_CXX=/path) for C++20 with ")
     assert ", mpirun, mpicc, mpicxx in MPI_HOME=/no/bin, a path without spaces (not " in line
     assert (line.rpartition(": ")[-1], status) == (install.DEBIAN, 2)
-    install.require({"HOROVOD_CXX": "g++", "PATH": PATH}, "", tmp_path, True)
+    install.require({"HOROVOD_CXX": "g++", "PATH": PATH}, "", tmp_path)
     executable(tmp_path / "full" / "thesis.tex", "not ours")
     with pytest.raises(SetupError, match="VENV=/path"):
         install.set_up(tmp_path / "full", os.environ)

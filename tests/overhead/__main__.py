@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 
-from bench.config import UsageError, make_config, parse_argv
-from bench.launch import launcher
-from bench.launch.machine import keep_freed
-from bench.launch.world import discover, environment
-from bench.record import RunLog
+from bench import command
+from bench.config import make_config, parse_argv
+from bench.lifecycle.turns import Turns
+from bench.progress import opening
+from bench.study import stats
 from tests import overhead
+from tests.bench import ranks
 
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
 LAUNCHES = 6  # of each cell: as many as were fixed beforehand, whatever they show
@@ -29,7 +28,7 @@ LOWER_BOUND = 0.98  # of our throughput over the bare loop's, that the interval 
 
 def main() -> int:
     if sys.argv[1:2] == ["--rank"]:
-        return measure_here(sys.argv[2:])
+        return command.start(partial(parse_argv, sys.argv[2:]), opening, load)
     parser = argparse.ArgumentParser(prog="python -m tests.overhead", description=overhead.__doc__)
     add = parser.add_argument
     add("--results", type=Path, default=Path("results/mine/overhead"), help="folder of results")
@@ -37,51 +36,33 @@ def main() -> int:
     options = parser.parse_args()
     folder = options.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     print(f"about {3 * len(options.cells)} min on two quiet cores; logs: {folder}", flush=True)
-    good = True
-    try:
-        folder.mkdir(parents=True)
-        for cell in options.cells:
-            start = time.monotonic()
-            ratios = [launch(cell, folder, number) for number in range(LAUNCHES)]
-            good &= holds(cell, ratios, time.monotonic() - start)
-    except (OSError, subprocess.SubprocessError) as error:
-        print(f"error: {error}; run make setup, or look above", file=sys.stderr)
-        return 1
-    return int(not good)
+    folder.mkdir(parents=True)
+    good = [
+        holds(cell, [launch(cell, folder, number) for number in range(LAUNCHES)])
+        for cell in options.cells
+    ]
+    return int(not all(good))
+
+
+def load(_: Turns) -> command.RunBody:
+    """Give what a rank does, once its threads are set."""
+    from tests.overhead.measure import measure  # loads torch
+
+    return measure
 
 
 def launch(cell: str, folder: Path, number: int) -> float:
     """Start one fresh process group; show what it says only where it fails. Returns its ratio."""
-    path = folder / f"{cell.replace('/', '-')}-{number:02d}.jsonl"
+    path = folder.absolute() / f"{cell.replace('/', '-')}-{number:02d}.jsonl"
     backend, _, transport = cell.partition("/")
     fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
     fields |= {"windows": PAIRS, "steps_per_window": STEPS, "warmup_steps": 5, "seed": number}
     fields |= {"batch_per_rank": 16, "dataset": "digits", "log_path": path}
-    ranks = launcher.command("mpirun", CELLS[cell], args=launcher.ON_THIS_MACHINE)
-    program = [sys.executable, "-m", "tests.overhead", "--rank", *make_config(fields).to_argv()]
-    env = {**os.environ, **launcher.root_variables()}
-    done = subprocess.run(
-        [*ranks, *program], env=env, capture_output=True, text=True, timeout=LIMIT_S
-    )
+    words = ("-m", "tests.overhead", "--rank", *make_config(fields).to_argv())
+    done = ranks.run(ranks.mpirun(CELLS[cell], *words), timeout_s=LIMIT_S)
     if done.returncode:
-        print(done.stderr, file=sys.stderr)
-        done.check_returncode()
+        sys.exit(done.stderr)
     return ratio_in(path)
-
-
-def measure_here(argv: list[str]) -> int:
-    """Set, inside a rank, the resources that `python -m bench` sets, and then measure."""
-    place, config = discover(os.environ), parse_argv(argv)
-    keep_freed(os.environ)
-    os.environ.update(environment(config, place, len(os.sched_getaffinity(0)), os.environ))
-    from tests.overhead.measure import measure  # loads torch: after the threads are set
-
-    try:
-        measure(config, place, RunLog(config.log_path if place.rank == 0 else None))
-    except UsageError as error:  # as of a framework that is not installed
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 def ratio_in(path: Path) -> float:
@@ -91,16 +72,13 @@ def ratio_in(path: Path) -> float:
     return geometric_mean(pair["bare"] / pair["ours"] for pair in pairs)
 
 
-def holds(cell: str, ratios: Sequence[float], seconds: float) -> bool:
+def holds(cell: str, ratios: Sequence[float]) -> bool:
     """Print one cell's ratio with its 95 % interval over launches; true if it holds the bar."""
-    # here, because a measured rank begins in this file and needs no statistics
-    from bench.study import stats
-
     mean = stats.geometric_mean(ratios)
     low, high = mean.low or 0.0, mean.high or 0.0
     word = "holds" if low >= LOWER_BOUND else "DOES NOT HOLD"
     print(f"{cell}: throughput of ours / bare {mean.value:.4f} [{low:.4f}, {high:.4f}]", end=" ")
-    print(f"(95 %, n={mean.n} launches of {PAIRS} pairs, {seconds:.0f} s)")
+    print(f"(95 %, n={mean.n} launches of {PAIRS} pairs)")
     print(f"  {word}: lower bound >= {LOWER_BOUND}", flush=True)
     return low >= LOWER_BOUND
 

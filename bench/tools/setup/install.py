@@ -25,7 +25,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 SETUP = Path(__file__).resolve().parent
@@ -53,10 +52,10 @@ print("torch", torch.__version__, "for CUDA", torch.version.cuda, "Python",
 CXX20 = b"#include <concepts>\n#include <Python.h>\nstatic_assert(__cplusplus >= 202002L);\n"
 MPI_COMMANDS = ("mpirun", "mpicc", "mpicxx")
 PIP = ("python", "-m", "pip", "--no-input", "--disable-pip-version-check")
+TRAIN = ["-m", "bench", "--backend", "horovod", "--transport", "mpi", "--world-size", "2"]
+TRAIN += ["--model", "mlp", "--dataset", "digits", "--batch-per-rank", "4", "--windows", "1"]
 DEBIAN = "apt-get install g++ make python3-dev python3-venv"
-MPI_CURE = (
-    "Run make setup in a job where login nodes have no mpirun, and unload another MPI's module "
-)
+MPI_CURE = "Run make setup in a job where login nodes have no mpirun; unload another MPI's module, "
 MPI_CURE += "or build against it: make setup MPI_HOME=/its/folder."
 # pip's own line above a build's output, "error: subprocess-exited-with-error", is none
 ERROR = re.compile(r"CMake Error|error: (?!subprocess-)|\b\w*(Error|ERROR): |undefined reference")
@@ -116,8 +115,8 @@ def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) ->
     return {**{name: env[name] for name in env if name not in foreign}, **changed}
 
 
-def require(env: Mapping[str, str], mpi_home: str, folder: Path, venv: bool) -> None:
-    """Raise SetupError, in one line, for all that is missing; `venv`: one is to be made."""
+def require(env: Mapping[str, str], mpi_home: str, folder: Path) -> None:
+    """Raise SetupError, in one line, for all that is missing."""
     cxx, headers = env["HOROVOD_CXX"], sysconfig.get_paths()["include"]
     compile_nothing = f"{shlex.quote(cxx)} -std=gnu++20 -fsyntax-only -I{headers} -x c++ -"
     words = ("sh", "-c", f"make --version && {compile_nothing}")
@@ -125,7 +124,6 @@ def require(env: Mapping[str, str], mpi_home: str, folder: Path, venv: bool) -> 
         f"make, and {cxx} (or HOROVOD_CXX=/path) for C++20 with Python.h of {headers}": not (
             subprocess.run(words, input=CXX20, capture_output=True, env=env).returncode
         ),
-        "Python's venv module": not venv or find_spec("ensurepip"),
         f"{', '.join(MPI_COMMANDS)} in MPI_HOME={mpi_home}/bin": not mpi_home
         or all(Path(mpi_home, "bin", name).exists() for name in MPI_COMMANDS),
         f"a path without spaces (not {folder})": " " not in f"{folder}{SETUP}",
@@ -135,7 +133,7 @@ def require(env: Mapping[str, str], mpi_home: str, folder: Path, venv: bool) -> 
 
 
 def set_up(venv: Path, env: Mapping[str, str]) -> None:
-    """Bring an environment up to date; says first how long that takes in all."""
+    """Bring an environment up to date, with the user's settings or those that it remembers."""
     note: dict[str, str] = {}
     with suppress(OSError, ValueError):
         note = json.loads((venv / "setup.json").read_text())
@@ -146,7 +144,7 @@ def set_up(venv: Path, env: Mapping[str, str]) -> None:
         print(f"  {venv} is up to date")
         return
     step_env = environment(venv, chosen, env)
-    require(step_env, step_env.get("MPI_HOME", ""), venv, not usable)
+    require(step_env, step_env.get("MPI_HOME", ""), venv)
     if (venv / "setup.log").exists():  # only what set-up made is its to remove
         if settings({}, note) != chosen or not usable:
             shutil.rmtree(venv)  # pip would take other builds for good enough
@@ -156,12 +154,7 @@ def set_up(venv: Path, env: Mapping[str, str]) -> None:
     venv.mkdir(parents=True, exist_ok=True)
     runner = Runner(step_env, venv / "setup.log")
     (venv / "setup.json").write_text(json.dumps(chosen))  # not up to date until the end
-    size = "0.4 GB" if "TORCH_INDEX_URL" in chosen else "up to 5 GB (PyPI's torch, for CUDA)"
-    build = round((35 + 200 / compilers()) / 60)
-    print(
-        f"  {venv}: {build + 3} min in all at most, 1 to 3 for {size} of downloads and {build} to"
-    )
-    print(f"  build Horovod unless a wheel of it is kept; log: {runner.log}", flush=True)
+    print(f"  {venv}: downloads, and minutes to build Horovod unless its wheel is kept", flush=True)
     if not (venv / "bin").exists():
         runner.run("environment", sys.executable, "-m", "venv", venv)
     install_packages(runner)
@@ -195,12 +188,6 @@ def install_packages(runner: Runner) -> None:
         runner.run(f"mpi4py for {mpi_home}", *PIP, "install", *words, version, **env)
 
 
-def compilers() -> int:
-    """Count the compilers that cores and memory have room for, of 2 GB each."""
-    room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2_000_000_000
-    return max(1, min(len(os.sched_getaffinity(0)), room, 8))  # a login node is shared
-
-
 def build_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Add the user's linker flags to the recipe; for CPUs unless a HOROVOD_GPU variable is set."""
     flags = [*([] if env.get("MPI_HOME") else [MPI_BESIDE]), TORCH_BESIDE, env.get("LDFLAGS", "")]
@@ -230,10 +217,13 @@ def wheel_of(runner: Runner) -> Path:
     folder = base / "horovod-vs-ddp" / "wheels" / key(runner)
     if not any(folder.glob("*.whl")):
         folder.parent.mkdir(parents=True, exist_ok=True)
+        # compilers: 2 GB each, and a login node is shared
+        room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2_000_000_000
+        jobs = max(1, min(len(os.sched_getaffinity(0)), room, 8))
         with tempfile.TemporaryDirectory(prefix="unfinished-", dir=folder.parent) as unfinished:
             wheels = Path(unfinished, "wheels")
             source = ("--no-binary=horovod", f"horovod=={EXACT['horovod']}")
-            env = build_environment(runner.env) | {"MAKEFLAGS": f"-j{compilers()}"}
+            env = build_environment(runner.env) | {"MAKEFLAGS": f"-j{jobs}"}
             options = ("-v", "--no-deps", "--no-cache-dir", "--no-build-isolation")
             command = (*PIP, "wheel", f"--wheel-dir={wheels}", *options, *source)
             runner.run("horovod from source, once", *command, **env)
@@ -243,14 +233,12 @@ def wheel_of(runner: Runner) -> Path:
 
 
 def install_horovod(runner: Runner) -> None:
-    """Install Horovod's wheel for this very machine, and try it in two ranks."""
+    """Install Horovod's wheel for this very machine, and train a few steps with it in two ranks."""
     runner.run("horovod", *PIP, "install", "--force-reinstall", "--no-deps", wheel_of(runner))
     limit = ("timeout", "--foreground", "180", "mpirun", "-n", "2")
     ranks = (*limit, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "python")
     env = {f"OMPI_ALLOW_RUN_AS_ROOT{end}": "1" for end in ("", "_CONFIRM")}
-    env |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    output = runner.run("two ranks", *ranks, SETUP / "verify.py", cure=MPI_CURE, **env)
-    print(" ", *re.findall("^Horovod .*", output, re.M))
+    runner.run("two ranks", *ranks, *TRAIN, cure=MPI_CURE, PYTHONPATH=str(PROJECT), **env)
 
 
 def main() -> int:
@@ -268,7 +256,7 @@ def main() -> int:
         prefix, compiler = Path(sys.prefix), os.environ.get("CXX", "")
         chosen = settings({**os.environ, "MPI_HOME": ""}, {"HOROVOD_CXX": compiler})
         env = environment(prefix, chosen, os.environ)
-        require(env, sys.prefix, prefix, venv=False)
+        require(env, sys.prefix, prefix)
         # setup.log would say that `make clean` may delete the environment
         install_horovod(Runner(env, prefix / "horovod-build.log"))
         return 0
