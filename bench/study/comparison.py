@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bench.backends.catalogue import cells, parts
-from bench.study import comparability, looks, power, stats
+from bench.study import comparability, stats
 from bench.study.comparability import LaunchId
 from bench.study.definition import Point, Study, pairs
 from bench.study.points import CURVES, NotCompared, Table, describe
@@ -142,7 +142,7 @@ def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comp
     primary = _primary(table, rows, study)
     others = sum(r is not primary and r.paired.n >= stats.MIN_LAUNCHES for r in rows)
     levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
-    nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
+    nominal = {first: stats.nominal_level(study.looks, level) for first, level in levels.items()}
     return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
 
 
@@ -228,10 +228,10 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
         max_launches=study.max_launches,
         another_day=another_day(paired, sessions, level, emulated=emulated),
         decides=not 0 < study.launches < stats.MIN_LAUNCHES or enough,
-        launches_to_settle=power.launches_to_settle(paired, study.margin, level)
+        launches_to_settle=stats.launches_to_settle(paired, study.margin, level)
         if may_settle
         else None,
-        chance=power.chance(paired, study.margin, last, level) if may_settle else None,
+        chance=stats.chance(paired, study.margin, last, level) if may_settle else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Intervals and verdicts: pure functions of numbers, each naming its source.
+"""Intervals, decisions and power: pure functions of numbers, each naming its source.
 
 Everything here works on the logs of positive numbers (seconds, images/s), because what is compared
 are ratios; an "observation" is the mean of one launch, never a step (Kalibera & Jones 2013: repeat
@@ -8,19 +8,26 @@ at the level that varies most).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from scipy import special  # scipy.stats takes a second to import, of every run
+import scipy  # its stats, which take a second to import, only where a power is asked for
+from scipy import special
 
 from bench.study.looks import ALPHA as ALPHA
+from bench.study.looks import MAX_LAUNCHES
 from bench.study.looks import MIN_LAUNCHES as MIN_LAUNCHES
 
 SESSIONS = 3  # from which on their means carry the interval
 EXACT = 8  # launches from which the exact test is printed beside the interval
+POWER = 0.8  # share of studies that find what is there, where a number of launches is advised
+_STUDIES = 2**18  # simulated: a level of 0.02 is then good to 0.0002 (one standard error)
+_SEED = 20250613
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
 Verdict = Literal["faster", "equal", "not settled"]
@@ -258,3 +265,104 @@ def percentiles(
     at = np.percentile(values, percents)  # at once: one by one takes as long each
     enough = [len(values) * (100 - percent) >= 100 for percent in percents]
     return [float(value) if is_so else None for value, is_so in zip(at, enough, strict=True)]
+
+
+@cache
+def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
+    """Estimate the p below which a t test at any of `looks` (launches, rising) finds a difference.
+
+    The same at each look (Pocock 1977), for Student's t rather than a known deviation: of studies
+    without a difference, `overall` then call one at some look. An interval of 1 - level holds the
+    truth at all looks of 1 - overall of studies. Of an effect at the margin, one side alone errs:
+    half as often.
+    """
+    if len(looks) < 2:
+        return overall
+    return float(np.quantile(_smallest_p(looks), overall))
+
+
+@cache
+def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
+    """Draw the smallest two-sided p of all looks, [studies], for normal log ratios of mean zero.
+
+    Of m such ratios the sum z and the squares around its mean are independent: normal, and
+    chi-squared with m - 1 degrees of freedom. So each look takes two draws, whatever its launches.
+    """
+    if looks[0] < 2 or list(looks) != sorted(set(looks)):
+        raise ValueError(f"looks={list(looks)} must rise, from 2 launches on")
+    random = np.random.Generator(np.random.Philox(_SEED))
+    sums, squares, p = np.zeros(_STUDIES), np.zeros(_STUDIES), np.ones(_STUDIES)
+    for before, n in pairwise((0, *looks)):
+        m = n - before
+        added = np.sqrt(m) * random.standard_normal(_STUDIES)
+        sums += added
+        squares += added**2 / m + (random.chisquare(m - 1, _STUDIES) if m > 1 else 0.0)
+        variance = (squares - sums**2 / n) / (n - 1)
+        t = sums / np.sqrt(n * variance)
+        p = np.minimum(p, 2 * special.stdtr(n - 1, -np.abs(t)))
+    return p
+
+
+def power_difference(sd_log: float, effect_log: float, n: int, level: float = ALPHA) -> float:
+    """Compute a paired two-sided t test's power at a true log ratio (noncentral t; Cohen 1988)."""
+    if sd_log == 0:
+        return float(effect_log != 0)
+    critical = float(scipy.stats.t.ppf(1 - level / 2, n - 1))
+    nc = abs(effect_log) * math.sqrt(n) / sd_log
+    return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
+
+
+def power_equivalence(
+    sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
+) -> float:
+    """Compute the exact power of two one-sided tests (Schuirmann 1987)."""
+    edge = math.log1p(margin)
+    if sd_log == 0:
+        return float(abs(effect_log) < edge)
+    scale = math.sqrt(n) / sd_log
+    return power_tost(edge * scale, effect_log * scale, n - 1, level)
+
+
+def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> float:
+    """Compute P(both one-sided tests reject); `edge`, true `effect` in standard errors of the mean.
+
+    Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
+    tests reject where the mean lies further than critical * s from either edge.
+    """
+    critical = float(scipy.stats.t.ppf(1 - level, df))
+    tails = scipy.stats.chi2.isf([1 - 1e-15, 1e-15], df)
+    low, high = np.sqrt(tails / df)
+    high = min(high, edge / critical)
+    if high <= low:
+        return 0.0
+    at, weight = np.polynomial.legendre.leggauss(64)
+    s = low + (high - low) * (at + 1) / 2
+    density = 2 * df * s * scipy.stats.chi2.pdf(df * s**2, df)
+    room = edge - critical * s
+    inside = scipy.stats.norm.cdf(room - effect) - scipy.stats.norm.cdf(-room - effect)
+    return float((high - low) / 2 * np.sum(weight * density * inside))
+
+
+def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
+    """Estimate the chance to settle at `n` launches alone, were ratio and noise so far true."""
+    if p.sd_log is None:
+        return None
+    effect = math.log(p.ratio)
+    different = power_difference(p.sd_log, effect, n, level)
+    return max(different, power_equivalence(p.sd_log, effect, margin, n, level / 2))
+
+
+def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
+    """Find the fewest launches, more than there are, at which the `chance` to settle is POWER."""
+    if p.sd_log is None:
+        return None
+    counts = range(max(MIN_LAUNCHES, p.n + 1), MAX_LAUNCHES + 1)  # more are out of reach
+    at = bisect_left(counts, True, key=lambda n: (chance(p, margin, n, level) or 0.0) >= POWER)
+    return counts[at] if at < len(counts) else None
+
+
+def _exceeds(critical: float, df: int, noncentrality: float) -> float:
+    """Compute P(T > critical) for noncentral t; far out, where scipy overflows, take its limit."""
+    if abs(noncentrality - critical) > 30:
+        return float(noncentrality > critical)
+    return float(scipy.stats.nct.sf(critical, df, noncentrality))

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from bench.config import UsageError
 from bench.study import stats
-from bench.study.looks import nominal_level, schedule
+from bench.study.looks import schedule
+from bench.study.stats import nominal_level
 
 Array = NDArray[np.float64]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.study.looks import nominal_level, schedule
+from bench.study.looks import schedule
+from bench.study.stats import nominal_level
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from bench.study import power as powers
 from bench.study import stats
 
 KNOWN: dict[str, Any] = json.loads((Path(__file__).parent / "known_answers.json").read_text())
@@ -169,21 +168,21 @@ def test_welch_ratio() -> None:
 def test_power_of_equivalence_is_the_published_one() -> None:
     """PowerTOST: power.TOST(CV = 0.3, theta0 = 0.95, n = 40) in two periods is 0.815845."""
     error = math.sqrt(math.log(1 + 0.3**2) * 2 / 40)
-    found = powers.power_tost(math.log(1.25) / error, math.log(0.95) / error, 38)
+    found = stats.power_tost(math.log(1.25) / error, math.log(0.95) / error, 38)
     assert found == pytest.approx(0.815845, abs=5e-7)
 
 
 def test_launches_to_settle_finds_the_nearer_end() -> None:
     wide = pair([1.10, 0.92, 1.05, 0.97, 1.01, 0.99])
-    needed = powers.launches_to_settle(wide, 0.02)
+    needed = stats.launches_to_settle(wide, 0.02)
     assert needed is not None
     assert wide.n < needed < 500
-    chances = [powers.chance(wide, 0.02, n) or 0 for n in (needed - 1, needed)]
-    assert chances[0] < powers.POWER <= chances[1]
+    chances = [stats.chance(wide, 0.02, n) or 0 for n in (needed - 1, needed)]
+    assert chances[0] < stats.POWER <= chances[1]
     clear = pair([1.10, 1.12, 1.11, 1.13, 1.09])
-    assert powers.launches_to_settle(clear, 0.02) == stats.MIN_LAUNCHES
-    assert powers.launches_to_settle(pair([1.10, 1 / 1.1] * 4), 0.0001) is None
-    assert powers.launches_to_settle(pair([1.5]), 0.02) is None
+    assert stats.launches_to_settle(clear, 0.02) == stats.MIN_LAUNCHES
+    assert stats.launches_to_settle(pair([1.10, 1 / 1.1] * 4), 0.0001) is None
+    assert stats.launches_to_settle(pair([1.5]), 0.02) is None
 
 
 @pytest.mark.parametrize("launches", [3, 6, 8])
