@@ -12,7 +12,7 @@ from bench.study import comparability, stats
 from bench.study.comparability import LaunchId
 from bench.study.definition import Point, Study, pairs
 from bench.study.points import CURVES, NotCompared, Table, describe
-from bench.study.stats import Estimate, Paired, Verdict
+from bench.study.stats import Decision, Estimate, Paired
 
 # sd of a log ratio between sessions, of this project's own: real training, and emulated
 TAU = 0.02
@@ -33,7 +33,7 @@ class Comparison:
     emulated: bool  # whether compute slept
     margin: float
     primary: bool
-    verdict: Verdict
+    verdict: Decision
     decides: bool  # whether the study plans launches enough for a verdict, or has them
     needs: int  # launches at the first look
     level: float  # what the interval that decides misses: looks and others are in it
@@ -206,7 +206,7 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
     needs = study.looks[0] if study.looks else stats.MIN_LAUNCHES
     paired = stats.over_sessions(paired, sessions)
     ends, enough = paired.interval(level), paired.n >= needs
-    verdict: Verdict = stats.decide(ends, study.margin) if ends and enough else "not settled"
+    verdict: Decision = stats.decide(ends, study.margin) if ends and enough else "not settled"
     may_settle = verdict == "not settled" and paired.n >= stats.MIN_LAUNCHES
     last = max(study.max_launches, paired.n)
     facts = (*table.facts(a, launches), *table.facts(b, launches))
