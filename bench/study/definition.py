@@ -146,10 +146,10 @@ class Study(StrictTable):
 
     name: str  # of its folder too: lower case, digits, '-', '_'
     question: Annotated[str, Field(min_length=1, max_length=1000)]  # what the numbers answer
-    cells: Annotated[tuple[str, ...], _FilledList]  # single, framework/transport, framework
+    cells: Annotated[tuple[str, ...], _FilledList] = ()  # single, framework/transport, framework
     reference: str = REFERENCE  # framework or cell compared with
     candidate: str = CANDIDATE  # what is compared with it; the same one: its arms with `over`
-    scaling: Annotated[tuple[Curve, ...], _FilledList]  # curves to measure, one table each
+    scaling: Annotated[tuple[Curve, ...], _FilledList] = ()  # curves to measure, one table each
     world_sizes: _WorldSizes = ()  # ranks of weak and strong scaling
     nodes: _WorldSizes = ()  # instead: full nodes of the site, and one rank
     up_to_nodes: WorldSize | None = None  # instead: 1, 2, 4, ... nodes up to it

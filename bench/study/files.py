@@ -5,60 +5,27 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from bench.config import UsageError, explain, near
 from bench.study.definition import StrictTable, Study
 from bench.study.plan import check_primary, plan
 
-# of a study, what means something where the rest is not valid
-_ALONE = {"name", "question", "site", "margin", "launches", "max_launches", "primary"}
-_ALONE |= {"reference", "candidate"}
 _T = TypeVar("_T", bound=StrictTable)
 
 
 def read_study(path: Path) -> Study:
-    """Read a study; check that its planned runs are valid, unless a site must first fill it in."""
+    """Read a study; check its planned runs, unless it names none or a site must fill it in.
+
+    Raises UsageError.
+    """
     study = read(path, Study)
-    if not study.needs_site:  # else `fit` checks it
+    if study.cells and not study.needs_site:  # else `fit` checks it
         check_plan(study, path)
     return study
-
-
-def salvage_study(path: Path, name: str) -> tuple[Study, str]:
-    """Read the study of a folder for a report, and what is wrong with its file ('' if nothing).
-
-    A report must not fail over a file that is no whole study: what means something by itself is
-    kept, and no point counts as planned. One that names no cells plans nothing, and may say what is
-    fixed beforehand all the same. `name` is for want of another.
-    """
-    try:
-        return read_study(path), ""
-    except UsageError as error:
-        wrong = str(error).removeprefix(f"{path}: ")
-    fields: dict[str, Any] = {
-        "name": name,
-        "question": "",
-        "cells": (),
-        "scaling": (),
-        "launches": 0,
-    }
-    values: dict[str, Any] = {}
-    with suppress(UsageError, ValueError):
-        values = tomllib.loads(read_text(path))
-    if values and "cells" not in values:
-        wrong = ""
-    for key in sorted(values.keys() & _ALONE):
-        kind = TypeAdapter[Any](Study.model_fields[key].rebuild_annotation())
-        try:
-            fields[key] = kind.validate_python(values[key])
-        except ValidationError as error:
-            wrong = wrong or f"{key}={values[key]!r}: {error.errors()[0]['msg']}"
-    return Study.model_construct(**fields), wrong
 
 
 def check_plan(study: Study, path: Path) -> None:

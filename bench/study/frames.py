@@ -22,7 +22,7 @@ from bench.config import Role, UsageError, fields_with
 from bench.record import Run, archive, read_run
 from bench.study import comparability
 from bench.study.definition import Study
-from bench.study.files import salvage_study
+from bench.study.files import read_study
 from bench.study.folder import SHIPPED
 from bench.study.points import alone, by_point
 from bench.study.rows import RunRow, row_of
@@ -126,17 +126,13 @@ def _find_logs(folder: Path) -> list[Path]:
 
 
 def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
-    """Read a folder's study as far as its file tells, and name what had to be assumed."""
-    study, wrong = salvage_study(folder / "study.toml", folder.resolve().name)
+    """Read a folder's study, and name what is assumed without one. Raises UsageError."""
+    if (path := folder / "study.toml").exists():
+        return read_study(path), ()
+    study = Study.model_construct(name=folder.resolve().name, question="", launches=0)
     margin = f"the margin of {100 * study.margin:g} %"
     assumed = f"{margin} is an assumption made when reporting, not beforehand"
-    if not (folder / "study.toml").exists():
-        return study, (f"No study.toml beside the logs: {assumed}.",)
-    if not wrong:
-        return study, ()
-    named = "margin" in study.model_fields_set
-    known = f"{margin} is the one that it names" if named else assumed
-    return study, (f"study.toml is no valid study ({wrong}): no point counts as planned; {known}.",)
+    return study, (f"No study.toml beside the logs: {assumed}.",)
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:

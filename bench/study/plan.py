@@ -96,7 +96,8 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
     A launch depends on the study's seed and its own index alone, so more launches leave the earlier
     ones as they were.
     """
-    curves = points(study)
+    if not (curves := points(study)):  # one that says what is fixed beforehand may name none
+        raise UsageError("the study plans no run; add cells and scaling")
     # one that exchanges nothing last: what is wrong with the exchange is said of one that does
     to_check = sorted(curves, key=lambda point: point.cell == "single")
     first = {point: config_of(study, point, curves[point]) for point in to_check}
