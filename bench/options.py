@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import NoneType, UnionType
@@ -27,14 +28,20 @@ def near(name: str, valid: Iterable[str]) -> str:
     return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
 
 
-def explain(error: ValidationError) -> str:
-    """Explain the first broken rule of a pydantic error in one line, 'name=value: rule'."""
-    first_error = error.errors()[0]
-    location = ".".join(str(part) for part in first_error["loc"])
-    message = first_error["msg"].removeprefix("Value error, ")
-    if first_error["type"] == "extra_forbidden":
-        return f"unknown key {location!r}"
-    return f"{location}={first_error['input']!r}: {message}" if location else message
+def explain(error: ValidationError, keys: Iterable[str] = ()) -> str:
+    """Explain the first broken rule of a pydantic error in one line, 'name=value: rule'.
+
+    An unknown key goes before all others, with the one of `keys` that it may misspell.
+    """
+    errors = error.errors()
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {name!r}{near(str(first['loc'][-1]), keys)}"
+    if first["type"] == "missing":
+        return f"key {name!r} is missing; add it"
+    rule = re.sub("^Value error, |^(Input|Tuple) (?=should)", "", first["msg"])
+    return f"{name}={first['input']!r}: {rule}" if name else rule
 
 
 class Shown:

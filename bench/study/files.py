@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TypeVar, get_args
 
 from pydantic import ValidationError
 
-from bench.config import UsageError, explain, near
+from bench.config import UsageError, explain
 from bench.study.definition import StrictTable, Study
 from bench.study.plan import check_primary, plan
 
@@ -39,37 +38,23 @@ def check_plan(study: Study, path: Path) -> None:
 
 def read(path: Path, kind: type[_T]) -> _T:
     """Read a TOML file as a `kind`. Raises UsageError."""
+    text = read_text(path)
     try:
-        return kind(**tomllib.loads(read_text(path)))
+        return kind(**tomllib.loads(text))
     except ValidationError as error:
-        raise UsageError(f"{path}: {_explain(error, kind)}") from None
-    except UsageError:
-        raise
-    except (ValueError, RecursionError) as error:  # TOML or text that cannot be decoded
+        raise UsageError(f"{path}: {explain(error, _keys(kind))}") from None
+    except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 
 
 def read_text(path: Path) -> str:
-    """Read a study or site file, UTF-8 in every locale. Raises UsageError, ValueError."""
+    """Read a study or site file, UTF-8 in every locale. Raises UsageError."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-
-
-def _explain(error: ValidationError, kind: type[StrictTable]) -> str:
-    """Explain the first broken rule, with the key near an unknown one.
-
-    An unknown key goes before the missing key that it misspells.
-    """
-    unknown = next((e for e in error.errors() if e["type"] == "extra_forbidden"), None)
-    first = unknown if error.errors()[0]["type"] == "missing" and unknown else error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown key {where!r}{near(str(first['loc'][-1]), _keys(kind))}"
-    if first["type"] == "missing":
-        return f"key {where!r} is missing; add it"
-    return re.sub(r"(Input|Tuple) should", "should", explain(error))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _keys(kind: type[StrictTable]) -> Iterator[str]:

@@ -114,7 +114,7 @@ LONG = {"ranks": [{"rank": 0, "hostname": "x" * 1_000_000}]}
         (changed(0, host={"ranks": [RANKS[0]] * 2}), "wrong world", "of ranks 0, 0, asked for"),
         (changed(0, **config(rendezvous_dir="/shared", download=False)), "ok", "None"),
         (changed(0, **config(launch=10**30)), "failed", "config.launch=1"),
-        (changed(0, **config(nesterov=1)), "failed", "config.nesterov=1: Input should be a valid"),
+        (changed(0, **config(nesterov=1)), "failed", "config.nesterov=1: should be a valid"),
         (changed(0, schema=True), "failed", "start.schema=True"),
         (changed(0, host=LONG), "failed", "start.host.ranks.0.hostname='xxx"),
         # what was measured

@@ -94,7 +94,7 @@ def test_the_rate_falls_to_the_last_step() -> None:
         ({"target": 0.9}, "target=0.9 is of trainings"),
         ({"epochs": 2, "dataset": "synthetic"}, "epochs=2: synthetic images are endless"),
         ({"epochs": 2, "preprocessing": "outside"}, "preprocessing=outside has no place"),
-        ({"epochs": 2, "target": 1.5}, "target=1.5: Input should be less than or equal to 1"),
+        ({"epochs": 2, "target": 1.5}, "target=1.5: should be less than or equal to 1"),
     ],
 )
 def test_what_is_no_training_is_refused(fields: dict[str, Any], said: str) -> None:
