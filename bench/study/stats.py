@@ -304,20 +304,17 @@ def power_difference(sd_log: float, effect_log: float, n: int, level: float = AL
 def power_equivalence(
     sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
 ) -> float:
-    """Compute the exact power of two one-sided tests (Schuirmann 1987)."""
-    edge = math.log1p(margin)
-    if sd_log == 0:
-        return float(abs(effect_log) < edge)
-    scale = math.sqrt(n) / sd_log
-    return power_tost(edge * scale, effect_log * scale, n - 1, level)
-
-
-def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> float:
-    """Compute P(both one-sided tests reject); `edge`, true `effect` in standard errors of the mean.
+    """Compute the exact power of two one-sided tests (Schuirmann 1987).
 
     Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
     tests reject where the mean lies further than critical * s from either edge.
     """
+    edge = math.log1p(margin)
+    if sd_log == 0:
+        return float(abs(effect_log) < edge)
+    errors = math.sqrt(n) / sd_log
+    edge, effect = edge * errors, effect_log * errors  # in standard errors of the mean
+    df = n - 1
     critical = float(scipy.stats.t.ppf(1 - level, df))
     tails = scipy.stats.chi2.isf([1 - 1e-15, 1e-15], df)
     low, high = np.sqrt(tails / df)

@@ -168,8 +168,8 @@ def test_welch_ratio() -> None:
 
 def test_power_of_equivalence_is_the_published_one() -> None:
     """PowerTOST: power.TOST(CV = 0.3, theta0 = 0.95, n = 40) in two periods is 0.815845."""
-    error = math.sqrt(math.log(1 + 0.3**2) * 2 / 40)
-    found = stats.power_tost(math.log(1.25) / error, math.log(0.95) / error, 38)
+    error = math.sqrt(math.log(1 + 0.3**2) * 2 / 40)  # of 38 degrees of freedom, as of 39 pairs
+    found = stats.power_equivalence(error * math.sqrt(39), math.log(0.95), 0.25, 39)
     assert found == pytest.approx(0.815845, abs=5e-7)
 
 
