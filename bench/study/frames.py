@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.config import Role, UsageError, fields_with
+from bench.config import UsageError
 from bench.record import Run, archive, read_run
 from bench.study import comparability
 from bench.study.definition import Study
@@ -32,8 +32,7 @@ CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with 
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "parts", "trainings", "served", "resources"),
-    *("study_sha256", "took_turns_in"),
-    *(*CLOCK, *fields_with(Role.APART)),
+    *("study_sha256", "took_turns_in", "observe", *CLOCK),
 )
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
