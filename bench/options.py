@@ -7,7 +7,7 @@ import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, NoReturn, Self, Union, get_args, get_origin
 
@@ -64,18 +64,6 @@ def split_commas(value: object) -> object:
     if isinstance(value, str):
         return tuple(filter(None, value.split(",")))
     return tuple(value) if isinstance(value, list) else value
-
-
-def one_of(words: Collection[str]) -> Callable[[Any], Any]:
-    """Make a check for an `AfterValidator`: a text, or each of a tuple, must be one of `words`."""
-
-    def check(value: Any) -> Any:
-        for word in [value] if isinstance(value, str) else value or ():
-            if word not in words:
-                raise ValueError(f"{word!r} is none of {', '.join(words)}")
-        return value
-
-    return check
 
 
 def option(default: Any, text: str, shown: Shown | None = None, **limits: Any) -> Any:
