@@ -45,12 +45,8 @@ def take_lock(file: IO[str], alone: bool) -> bool:
 
     On a file system without locks, `alone` closes the file and raises UsageError.
     """
-    try:
-        import fcntl  # here: Windows has none, and only those who start jobs need it
-    except ImportError:
-        if alone:
-            raise
-        return True
+    import fcntl  # here: Windows has none, where reports are read
+
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
