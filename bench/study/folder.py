@@ -45,7 +45,6 @@ class JobRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    script: str = ""
     launches: int = Field(ge=1, le=MAX_LAUNCHES)
     job: str = ""
     slurm_id: JobNumber = ""

@@ -45,10 +45,3 @@ def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
         folder.record_job(Path("job-a.sh"), launches=3, runs=1)
     assert [job.launches for job in folder.read_jobs()] == [1, 3]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["small", "study.toml"]
-
-
-def test_a_file_that_is_there_is_still_told_apart(tmp_path: Path) -> None:
-    write_whole(tmp_path / "x", "one")
-    with pytest.raises(FileExistsError):
-        write_whole(tmp_path / "x", "two", replace=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
