@@ -63,14 +63,18 @@ def _world(c: Fields) -> Iterator[str]:
         yield f"backend={c.backend} has no transport={c.transport}; {use}"
 
 
+def undivided(global_batch: int, world_size: int) -> str:
+    """Refuse a batch of which some ranks would have more images, and name the nearest two."""
+    below = global_batch // world_size * world_size
+    use = f"{below} or {below + world_size}" if below else world_size
+    return f"global_batch={global_batch} does not divide by world_size={world_size}; use {use}"
+
+
 def _batch(c: Fields) -> Iterator[str]:
     if (c.global_batch is None) == (c.batch_per_rank is None):
         yield "give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)"
     if c.global_batch is not None and c.global_batch % c.world_size:
-        below = c.global_batch // c.world_size * c.world_size
-        use = f"{below} or {below + c.world_size}" if below else c.world_size
-        batch = f"global_batch={c.global_batch}"
-        yield f"{batch} does not divide by world_size={c.world_size}; use {use}"
+        yield undivided(c.global_batch, c.world_size)
     if c.samples_per_rank % c.accumulate:
         images = f"the {c.samples_per_rank} images of a rank's step"
         reason = "unequal micro-batches would weigh images unequally"

@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.backends.catalogue import parts
 from bench.config import Curve, RunConfig, UsageError, make_config
+from bench.config.rules import undivided
 from bench.study.definition import Point, Study
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
@@ -59,12 +60,9 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 
 
 def _share(global_batch: int, world_size: int) -> int:
-    """Compute the batch per rank of a global batch."""
+    """Compute the batch per rank of a global batch. Raises UsageError."""
     if global_batch % world_size:
-        below = global_batch // world_size * world_size
-        use = f"{below} or {below + world_size}" if below else world_size
-        wrong = f"strong.global_batch={global_batch} does not divide by world_size={world_size}"
-        raise UsageError(f"{wrong}; use {use}")
+        raise UsageError(f"strong.{undivided(global_batch, world_size)}")
     return global_batch // world_size
 
 
