@@ -108,7 +108,7 @@ LONG = {"ranks": [{"rank": 0, "hostname": "x" * 1_000_000}]}
         (without(0), "failed", "no usable start event"),
         (changed(0, schema=SCHEMA + 1), "failed", f"schema {SCHEMA + 1}, and this version reads"),
         (changed(0, **config(batch_per_rank=None)), "failed", "give exactly one of global_batch"),
-        (changed(0, **config(precison="bf16")), "failed", "unknown field 'precison'; did you mean"),
+        (changed(0, **config(precison="bf16")), "failed", "unknown key 'precison'; did you mean"),
         (changed(0, **config(augment=False)), "failed", "config.augment=False is of version 1.0.0"),
         (changed(0, host={"ranks": RANKS[:1]}), "wrong world", "of ranks 0, asked for 0 to 1"),
         (changed(0, host={"ranks": [RANKS[0]] * 2}), "wrong world", "of ranks 0, 0, asked for"),
