@@ -98,9 +98,6 @@ def _data(c: Fields) -> Iterator[str]:
     if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
         takes = f"a step takes {c.samples_per_step} samples"
         yield f"{takes}, but digits has {DIGITS_SAMPLES}; use a smaller batch"
-    if c.preprocessing == "resident" and c.num_workers:
-        setting = f"num_workers={c.num_workers}"
-        yield f"preprocessing=resident loads one batch, {setting} is of many; leave one out"
     if c.dataset == "synthetic" and c.sharding == "fixed":
         yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 
