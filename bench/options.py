@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import difflib
 import inspect
+import re
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, NoReturn, Self, Union, get_args, get_origin
 
@@ -27,14 +28,20 @@ def near(name: str, valid: Iterable[str]) -> str:
     return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
 
 
-def explain(error: ValidationError) -> str:
-    """Explain the first broken rule of a pydantic error in one line, 'name=value: rule'."""
-    first_error = error.errors()[0]
-    location = ".".join(str(part) for part in first_error["loc"])
-    message = first_error["msg"].removeprefix("Value error, ")
-    if first_error["type"] == "extra_forbidden":
-        return f"unknown key {location!r}"
-    return f"{location}={first_error['input']!r}: {message}" if location else message
+def explain(error: ValidationError, keys: Iterable[str] = ()) -> str:
+    """Explain the first broken rule of a pydantic error in one line, 'name=value: rule'.
+
+    An unknown key goes before all others, with the one of `keys` that it may misspell.
+    """
+    errors = error.errors()
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {name!r}{near(str(first['loc'][-1]), keys)}"
+    if first["type"] == "missing":
+        return f"key {name!r} is missing; add it"
+    rule = re.sub("^Value error, |^(Input|Tuple) (?=should)", "", first["msg"])
+    return f"{name}={first['input']!r}: {rule}" if name else rule
 
 
 class Shown:
@@ -57,18 +64,6 @@ def split_commas(value: object) -> object:
     if isinstance(value, str):
         return tuple(filter(None, value.split(",")))
     return tuple(value) if isinstance(value, list) else value
-
-
-def one_of(words: Collection[str]) -> Callable[[Any], Any]:
-    """Make a check for an `AfterValidator`: a text, or each of a tuple, must be one of `words`."""
-
-    def check(value: Any) -> Any:
-        for word in [value] if isinstance(value, str) else value or ():
-            if word not in words:
-                raise ValueError(f"{word!r} is none of {', '.join(words)}")
-        return value
-
-    return check
 
 
 def option(default: Any, text: str, shown: Shown | None = None, **limits: Any) -> Any:

@@ -31,16 +31,15 @@ class NewSite(Command):
 
     def run(self) -> None:
         path = Path(f"{self.name}.toml")
+        if path.exists():
+            cure = "choose another name, or remove it"
+            raise UsageError(f"{path} exists and is never overwritten; {cure}")
         sinfo = ask_cluster(["sinfo", "--exact", "--noheader", f"--format={_COLUMNS}"]) or ""
         facts = read_cluster(sinfo, ask_cluster(["scontrol", "show", "config"]) or "")
         source = f"filled in from sinfo and scontrol on {date.today()}"
         if "node.cores" not in facts:
             source = "no nodes of sinfo's were understood: cores, nodes and transport are examples"
-        try:
-            write_whole(path, skeleton(self.name, facts), replace=False)
-        except FileExistsError:
-            cure = "choose another name, or remove it"
-            raise UsageError(f"{path} exists and is never overwritten; {cure}") from None
+        write_whole(path, skeleton(self.name, facts))
         notes = (f"note: {note}" for note in facts.get("notes", ()))
         print(f"{path} written: {source}", *notes, sep="\n")
         print(f"correct it, then: {python()} -m slurm submit smoke --site {path} --dry-run")

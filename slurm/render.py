@@ -89,7 +89,7 @@ def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> di
 
 def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
     """Say what the runs share, and what each says on its own line."""
-    # one run of every point: its runs differ in fields of Role.PER_RUN alone
+    # one run of every point: its runs differ in seed, launch, position and log alone
     configs = [run.config for run in {run.point: run for run in runs}.values()]
     # all that [run] says, defaults too, lest a later default change them; what `single` is left out
     # of goes to each run's own line

@@ -58,7 +58,7 @@ class _Submission:
         """Record that Slurm has a job."""
         named = {"site": self.work.site.name, "job": job, "slurm_id": job_id}
         counts = {"launches": self.work.launches, "runs": runs}
-        self.work.folder.record_job(self.lock, script, **named, **counts, after=list(after))
+        self.work.folder.record_job(script, **named, **counts, after=list(after))
 
     def record_submitted(self, queue: Sequence[Queued]) -> None:
         """Record queued jobs of ours whose id nobody wrote down: a kill came after sbatch, or it
@@ -136,7 +136,7 @@ class _Submission:
 def scripts(work: Work) -> dict[str, str]:
     """Render scripts of all jobs left to do, by id. Raises UsageError if the site will not do."""
     states.require_scheduler(work)
-    work.folder.check_own()
+    work.folder.check_open()
     work.folder.check_way(slurm=True)
     return {job.id: work.batch_script(job) for job in work.jobs}
 

@@ -117,7 +117,7 @@ class RunLoop:
             work.folder.set_aside(planned.log)
         facts = {"site": work.site.name, "launches": work.launches, "runs": len(work.todo)}
         script = work.folder.add_script(work.script(), "")
-        work.folder.record_job(self.lock, script, **facts)
+        work.folder.record_job(script, **facts)
         runs = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{runs}, {work.estimate}; {script}", flush=True)
         if self.launch_s is None:

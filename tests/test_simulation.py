@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bench.study.looks import nominal_level
+from bench.study.stats import nominal_level
 from tests.simulation import __main__ as simulation
 
 LOCAL = Path(__file__).parents[1] / "results" / "local"

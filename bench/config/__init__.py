@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -56,12 +55,6 @@ class RunConfig(Fields):
         check(self)
         return self
 
-    def to_toml(self) -> str:
-        """Write this config as a TOML file; None has no TOML form and is left out."""
-        import tomlkit  # here: it takes a tenth of a second to load
-
-        return tomlkit.dumps(self.model_dump(mode="json", exclude_none=True))
-
 
 # of python -m bench, beside a run
 COMMANDS = {
@@ -79,25 +72,16 @@ window. Everything else goes to standard error."""
 
 
 def _parser(prog: str, about: str) -> Parser:
-    usage = f"{prog} [--config FILE] [options]"
+    usage = f"{prog} [options]"
     usage += f"    or: {prog} COMMAND [options]" if prog == _PROG else ""
     parser = new_parser(RunConfig, prog, usage=usage, about=about)
     add = parser.add_argument
     add("--version", action="store_true", help="print the version and stop")
-    add("--config", type=Path, metavar="FILE", help="a TOML file of fields; flags override it")
     add("--show-config", action="store_true", help="print the checked configuration as TOML; stop")
     if prog == _PROG:
         commands = "\n".join(f"  {name:11}  {text}" for name, text in COMMANDS.items())
         parser.description = f"{parser.description}\n\ncommands beside a run:\n{commands}"
     return parser
-
-
-def _read_fields(path: Path) -> dict[str, Any]:
-    """Read the fields of a config file. Raises UsageError."""
-    try:
-        return strictly(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from None
 
 
 def strictly(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,32 +90,21 @@ def strictly(values: Mapping[str, Any]) -> dict[str, Any]:
     Returns values as RunConfig holds them (Path, tuple); rules between fields are not checked.
     Raises UsageError.
     """
-    _require_known(values)
-    for name, value in values.items():
-        if isinstance(value, str):
-            require_text(name, value)
     # as JSON, in which a path and a list have no other form; a date, no field's type, has none
     text = json.dumps(values, default=lambda value: {"date": str(value)})
     try:
         checked = Fields.model_validate_json(text, strict=True)
     except ValidationError as error:
-        raise UsageError(explain(error)) from None
+        raise UsageError(explain(error, Fields.model_fields)) from None
     return {name: getattr(checked, name) for name in values}
-
-
-def _require_known(fields: Mapping[str, Any]) -> None:
-    for name in fields.keys() - RunConfig.model_fields.keys():
-        hint = near(name, RunConfig.model_fields) or "; see --help"
-        raise UsageError(f"unknown field {name!r}{hint}")
 
 
 def make_config(fields: Mapping[str, Any]) -> RunConfig:
     """Make a RunConfig of plain values; raises UsageError in one line, not pydantic's report."""
-    _require_known(fields)
     try:
         return RunConfig(**fields)
     except ValidationError as error:
-        raise UsageError(explain(error)) from None
+        raise UsageError(explain(error, Fields.model_fields)) from None
 
 
 def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunConfig:
@@ -145,12 +118,15 @@ def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunCo
     fields = read_words(_parser(prog, about), argv)
     if fields.pop("version", False):
         _print_and_exit(f"{version()}\n")
-    show, path = fields.pop("show_config", False), fields.pop("config", None)
-    config = make_config({**(_read_fields(path) if path else {}), **fields})
+    show = fields.pop("show_config", False)
+    config = make_config(fields)
     if config.observe == "framework":
         raise UsageError("observe=framework is of version 1.0.0; use breakdown")
     if show:
-        _print_and_exit(config.to_toml())
+        import tomlkit  # here: it takes a tenth of a second to load
+
+        # None has no TOML form and is left out
+        _print_and_exit(tomlkit.dumps(config.model_dump(mode="json", exclude_none=True)))
     return config
 
 

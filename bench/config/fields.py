@@ -92,9 +92,7 @@ class Role(Flag):
     EXCHANGE = auto()  # about the exchange: means nothing to one process alone
     DISCLOSED = auto()  # a report names it wherever it is not the default
     PLANNED = auto()  # set by the plan, never by a study's [run]
-    APART = auto()  # if not at its default, the run's speed is no throughput of a training
     PER_LAUNCH = auto()  # equal inside a launch, may differ between launches
-    PER_RUN = auto()  # differs between two runs of one point
     FOLDER = auto()  # may have another name on each node
 
 
@@ -102,11 +100,10 @@ _CELL, _KNOB = Role.CELL | Role.PLANNED, Role.CELL | Role.KNOB
 _SIZE = Role.POINT | Role.PLANNED
 _WORK, _METHOD, _BOOK = Role.WORK, Role.METHOD, Role.BOOKKEEPING
 _LAUNCH = Role.METHOD | Role.PER_LAUNCH
-_SEED = _LAUNCH | Role.PLANNED | Role.PER_RUN
+_SEED = _LAUNCH | Role.PLANNED
 _DISCLOSED = Role.WORK | Role.DISCLOSED
 _EXCHANGE = _DISCLOSED | Role.EXCHANGE
 _PLAN = Role.BOOKKEEPING | Role.PLANNED
-_ORDER = _PLAN | Role.PER_RUN
 
 
 def _field(role: Role, default: Any, description: str, **limits: Any) -> Any:
@@ -230,7 +227,7 @@ class Fields(Options):
         _DISCLOSED, 0.0, "sleep of every rank in a step, ms: a known slowdown", ge=0, le=10_000
     )
     observe: Annotated[Observed, Shown(metavar="{nothing,breakdown}")] = _field(
-        _METHOD | Role.APART,
+        _METHOD,
         "nothing",
         "'breakdown': log the parts of every step; such a run's speed is not counted",
     )
@@ -247,7 +244,7 @@ class Fields(Options):
         f"{takers('mode')}",
     )
     log_path: Path | None = _field(
-        _ORDER | Role.FOLDER,
+        _PLAN | Role.FOLDER,
         None,
         "run log to create (JSON lines), else nothing is kept; ranks on several nodes meet there",
     )
@@ -264,8 +261,8 @@ class Fields(Options):
     study_sha256: str | None = _field(
         _PLAN, None, "SHA-256 of that study as it was planned", pattern="^[0-9a-f]{64}$"
     )
-    launch: int | None = _count(_ORDER, None, "index of the launch this run belongs to", least=0)
-    position: int | None = _count(_ORDER, None, "place in its launch's random order", least=0)
+    launch: int | None = _count(_PLAN, None, "index of the launch this run belongs to", least=0)
+    position: int | None = _count(_PLAN, None, "place in its launch's random order", least=0)
     curves: Annotated[tuple[Curve, ...], BeforeValidator(split_commas)] = _field(
         _PLAN, (), "curves that this run is a point of, comma-separated: weak, strong, batch"
     )
@@ -311,12 +308,6 @@ class Fields(Options):
     def averages(self) -> bool:
         """Whether every step takes the mean of all ranks' gradients, or each rank its own."""
         return self.mode == "sync"
-
-    @property
-    def is_throughput(self) -> bool:
-        """Whether the windows time training as it is: it is not left out, and not observed."""
-        usual = type(self).model_fields
-        return all(getattr(self, n) == usual[n].default for n in fields_with(Role.APART))
 
     @property
     def cell(self) -> str:

@@ -63,14 +63,18 @@ def _world(c: Fields) -> Iterator[str]:
         yield f"backend={c.backend} has no transport={c.transport}; {use}"
 
 
+def undivided(global_batch: int, world_size: int) -> str:
+    """Refuse a batch of which some ranks would have more images, and name the nearest two."""
+    below = global_batch // world_size * world_size
+    use = f"{below} or {below + world_size}" if below else world_size
+    return f"global_batch={global_batch} does not divide by world_size={world_size}; use {use}"
+
+
 def _batch(c: Fields) -> Iterator[str]:
     if (c.global_batch is None) == (c.batch_per_rank is None):
         yield "give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)"
     if c.global_batch is not None and c.global_batch % c.world_size:
-        below = c.global_batch // c.world_size * c.world_size
-        use = f"{below} or {below + c.world_size}" if below else c.world_size
-        batch = f"global_batch={c.global_batch}"
-        yield f"{batch} does not divide by world_size={c.world_size}; use {use}"
+        yield undivided(c.global_batch, c.world_size)
     if c.samples_per_rank % c.accumulate:
         images = f"the {c.samples_per_rank} images of a rank's step"
         reason = "unequal micro-batches would weigh images unequally"
@@ -94,9 +98,6 @@ def _data(c: Fields) -> Iterator[str]:
     if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
         takes = f"a step takes {c.samples_per_step} samples"
         yield f"{takes}, but digits has {DIGITS_SAMPLES}; use a smaller batch"
-    if c.preprocessing == "resident" and c.num_workers:
-        setting = f"num_workers={c.num_workers}"
-        yield f"preprocessing=resident loads one batch, {setting} is of many; leave one out"
     if c.dataset == "synthetic" and c.sharding == "fixed":
         yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bench.backends.catalogue import cells, parts
-from bench.study import comparability, looks, power, stats
+from bench.study import comparability, stats
 from bench.study.comparability import LaunchId
 from bench.study.definition import Point, Study, pairs
 from bench.study.points import CURVES, NotCompared, Table, describe
-from bench.study.stats import Estimate, Paired, Verdict
+from bench.study.stats import Decision, Estimate, Paired
 
 # sd of a log ratio between sessions, of this project's own: real training, and emulated
 TAU = 0.02
@@ -33,7 +33,7 @@ class Comparison:
     emulated: bool  # whether compute slept
     margin: float
     primary: bool
-    verdict: Verdict
+    verdict: Decision
     decides: bool  # whether the study plans launches enough for a verdict, or has them
     needs: int  # launches at the first look
     level: float  # what the interval that decides misses: looks and others are in it
@@ -142,7 +142,7 @@ def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comp
     primary = _primary(table, rows, study)
     others = sum(r is not primary and r.paired.n >= stats.MIN_LAUNCHES for r in rows)
     levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
-    nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
+    nominal = {first: stats.nominal_level(study.looks, level) for first, level in levels.items()}
     return [_comparison(table, r, study, nominal[r is primary], r is primary) for r in rows]
 
 
@@ -206,7 +206,7 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
     needs = study.looks[0] if study.looks else stats.MIN_LAUNCHES
     paired = stats.over_sessions(paired, sessions)
     ends, enough = paired.interval(level), paired.n >= needs
-    verdict: Verdict = stats.decide(ends, study.margin) if ends and enough else "not settled"
+    verdict: Decision = stats.decide(ends, study.margin) if ends and enough else "not settled"
     may_settle = verdict == "not settled" and paired.n >= stats.MIN_LAUNCHES
     last = max(study.max_launches, paired.n)
     facts = (*table.facts(a, launches), *table.facts(b, launches))
@@ -228,10 +228,10 @@ def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: b
         max_launches=study.max_launches,
         another_day=another_day(paired, sessions, level, emulated=emulated),
         decides=not 0 < study.launches < stats.MIN_LAUNCHES or enough,
-        launches_to_settle=power.launches_to_settle(paired, study.margin, level)
+        launches_to_settle=stats.launches_to_settle(paired, study.margin, level)
         if may_settle
         else None,
-        chance=power.chance(paired, study.margin, last, level) if may_settle else None,
+        chance=stats.chance(paired, study.margin, last, level) if may_settle else None,
     )
 
 

@@ -26,18 +26,8 @@ from bench.config.fields import NAME, NAME_RULE
 from bench.study.looks import MAX_LAUNCHES, MIN_LAUNCHES, schedule
 
 MAX_SECONDS = 30 * 86_400
-MAX_LENGTH = 1000  # of a list
 # What may be corrected after the first run; everything else is fixed before it.
 MAY_CHANGE = {"expected_run_s", "time_limit_s", "site", "earlier_sha256"}
-_ARMS = (
-    "[arms.NAME], a table of the fields of each condition, with cells = [...] where not all have it"
-)
-_EARLIER = {
-    "blocks": "launches",
-    "max_blocks": "max_launches",
-    "settings": _ARMS,
-    "variants": _ARMS,
-}
 
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
@@ -59,8 +49,7 @@ BatchPerRank = Annotated[Int, Field(ge=1, le=2**24)]
 WorldSize = Annotated[Int, Field(ge=1, le=2**20)]
 Launches = Annotated[Int, Field(ge=1, le=MAX_LAUNCHES)]
 WholeSeconds = Annotated[Int, Field(ge=1, le=MAX_SECONDS)]
-_WorldSizes = Annotated[tuple[WorldSize, ...], Field(max_length=MAX_LENGTH)]
-_FilledList = Field(min_length=1, max_length=MAX_LENGTH)
+_FilledList = Field(min_length=1)
 
 
 class StrictTable(BaseModel):
@@ -85,7 +74,7 @@ class BatchSweep(StrictTable):
     """A sweep of the batch at fixed world sizes."""
 
     batch_per_rank: Annotated[tuple[BatchPerRank, ...], _FilledList]  # one point each
-    world_sizes: _WorldSizes = ()  # ranks of the sweep; or write nodes above
+    world_sizes: tuple[WorldSize, ...] = ()  # ranks of the sweep; or write nodes above
 
 
 class Primary(StrictTable):
@@ -146,12 +135,12 @@ class Study(StrictTable):
 
     name: str  # of its folder too: lower case, digits, '-', '_'
     question: Annotated[str, Field(min_length=1, max_length=1000)]  # what the numbers answer
-    cells: Annotated[tuple[str, ...], _FilledList]  # single, framework/transport, framework
+    cells: Annotated[tuple[str, ...], _FilledList] = ()  # single, framework/transport, framework
     reference: str = REFERENCE  # framework or cell compared with
     candidate: str = CANDIDATE  # what is compared with it; the same one: its arms with `over`
-    scaling: Annotated[tuple[Curve, ...], _FilledList]  # curves to measure, one table each
-    world_sizes: _WorldSizes = ()  # ranks of weak and strong scaling
-    nodes: _WorldSizes = ()  # instead: full nodes of the site, and one rank
+    scaling: Annotated[tuple[Curve, ...], _FilledList] = ()  # curves to measure, one table each
+    world_sizes: tuple[WorldSize, ...] = ()  # ranks of weak and strong scaling
+    nodes: tuple[WorldSize, ...] = ()  # instead: full nodes of the site, and one rank
     up_to_nodes: WorldSize | None = None  # instead: 1, 2, 4, ... nodes up to it
     launches: Launches = MIN_LAUNCHES  # passes over all points; even, or 1
     max_launches: Launches = 20  # passes at most: two more at a time until it is settled
@@ -260,14 +249,6 @@ class Study(StrictTable):
         """Whether a site must fill something in before the study can be planned."""
         return bool(self.nodes or self.up_to_nodes or any(map(is_bare, self.cells)))
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
-        of_cells = [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
-        if old := next((key for key in [*values, *of_cells] if key in {*_EARLIER, *of_cells}), ""):
-            raise ValueError(f"{old} is of an earlier form; write {_EARLIER.get(old, _ARMS)}")
-        return values
-
     @model_validator(mode="after")
     def _check(self) -> Self:
         rules = (_names, _repeats, _run_fields, _arms, _cells, _curves, _sizes, _looks)
@@ -333,15 +314,9 @@ def _arms(s: Study) -> Iterator[str]:
         if arm.over is not None and (arm.over == name or arm.over not in s.arms):
             others = ", ".join(other for other in s.arms if other != name)
             yield f"{key}.over={arm.over!r} is not one of the other arms: {others}"
-        for field in sorted({*fields_with(Role.BOOKKEEPING)} & {*arm.fields}):
-            why = "changes nothing that is measured, so its runs could not be told apart"
-            yield f"{key}.{field} {why}; write it in [run]"
         over = s.arms.get(arm.over or "")
         if over and arm.fields.get("emulate") != over.fields.get("emulate"):
             yield f"{key}.over: compute that sleeps is compared with none that works; leave it out"
-    if len(s.arms) == 1:
-        name = next(iter(s.arms))
-        yield f"arms has {name!r} alone; add another, or write its fields in [run]"
     for cell in s.cells if s.arms else ():
         if s.arms_of(cell) == [""]:
             yield f"cells lists {cell!r}, and no arm has it; add it to the cells of one"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -12,26 +11,17 @@ from bench.config import UsageError
 
 
 def write_whole(
-    path: Path,
-    data: bytes | str,
-    *,
-    replace: bool = True,
-    cure: str = "make room, or choose another folder",
+    path: Path, data: bytes | str, cure: str = "make room, or choose another folder"
 ) -> Path:
     """Write a file so that nobody ever sees a part of it, whatever ends this process.
 
-    Raises FileExistsError if the file exists and `replace` is False, UsageError if writing fails.
+    Raises UsageError, with `cure`, if writing fails.
     """
     # not by the process's number: jobs on two nodes may have the same
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
-        if replace:
-            temporary.replace(path)
-        else:
-            os.link(temporary, path)
-    except FileExistsError:
-        raise
+        temporary.replace(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}; {cure}") from None
     finally:
@@ -45,12 +35,8 @@ def take_lock(file: IO[str], alone: bool) -> bool:
 
     On a file system without locks, `alone` closes the file and raises UsageError.
     """
-    try:
-        import fcntl  # here: Windows has none, and only those who start jobs need it
-    except ImportError:
-        if alone:
-            raise
-        return True
+    import fcntl  # here: Windows has none, where reports are read
+
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -13,10 +13,7 @@ SHIPPED              only in the studies that come with the project: nothing is 
 
 from __future__ import annotations
 
-import errno
 import itertools
-import json
-import os
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -27,7 +24,7 @@ from typing import IO, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bench.config import UsageError
-from bench.record import archive
+from bench.record import append_event, archive
 from bench.study.definition import MAY_CHANGE, Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
@@ -48,10 +45,8 @@ class JobRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    script: str = ""
     launches: int = Field(ge=1, le=MAX_LAUNCHES)
     job: str = ""
-    site: str = ""
     slurm_id: JobNumber = ""
     after: list[str] = []
 
@@ -98,27 +93,19 @@ class StudyFolder:
             unpack = f"tar xzf {file} -C {path} && rm {file}"
             raise UsageError(f"{self.path}: its logs are archived; unpack them first: {unpack}")
 
-    def check_own(self) -> None:
-        """Raise UsageError where nothing may be added, or where the lock is gone."""
-        self.check_open()
-        if self._copy.exists() and not self._jobs.exists():
-            why = "and with it the lock of a job that may still be running"
-            raise UsageError(f"{self._jobs} is gone, {why}; if none is: touch {self._jobs}")
-
     def check_way(self, slurm: bool) -> None:
         """Raise UsageError where jobs of the other way, with or without Slurm, are on record.
 
         A job that waits in a queue holds no lock, and would write the same logs.
         """
-        others = [job for job in self.read_jobs() if bool(job.slurm_id) != slurm]
-        if others:
+        if any(bool(job.slurm_id) != slurm for job in self.read_jobs()):
             how = "started here, without Slurm" if slurm else "submitted to Slurm"
-            holds = f"{self.path} holds jobs that were {how} (site {others[-1].site!r})"
+            holds = f"{self.path} holds jobs that were {how}"
             raise UsageError(f"{holds}: a study stays with one; choose another --results")
 
     def lock(self) -> IO[str]:
         """Take the folder until the file and all it is handed to are closed. Raises UsageError."""
-        self.check_own()
+        self.check_open()
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             file = self._jobs.open("a")
@@ -178,15 +165,11 @@ class StudyFolder:
         names = (self.path / f"{stem}-{n:03d}.sh" for n in itertools.count(1))
         return write_whole(next(path for path in names if not path.exists()), script)
 
-    def record_job(self, jobs: IO[str], script: Path, **facts: object) -> None:
-        """Record a job in the locked `jobs`. Raises UsageError."""
-        named = {"script": script.name, "time": datetime.now(UTC).isoformat(timespec="seconds")}
-        before = self._jobs.read_bytes()
-        torn = b"\n" if before and not before.endswith(b"\n") else b""
-        line = torn + (json.dumps({**named, **facts}) + "\n").encode()
+    def record_job(self, script: Path, **facts: object) -> None:
+        """Record a job, for who holds the lock. Raises UsageError."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            if os.write(jobs.fileno(), line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            append_event(self._jobs, "job", script=script.name, time=now, **facts)
         except OSError as error:
             cure = "make room, then do the same again"
             raise UsageError(f"{self._jobs}: {error.strerror}; {cure}") from None

@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from bench.config import Role, UsageError, fields_with
+from bench.config import UsageError
 from bench.record import Run, archive, read_run
 from bench.study import comparability
 from bench.study.definition import Study
-from bench.study.files import salvage_study
+from bench.study.files import read_study
 from bench.study.folder import SHIPPED
 from bench.study.points import alone, by_point
 from bench.study.rows import RunRow, row_of
@@ -32,8 +32,7 @@ CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with 
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "parts", "trainings", "served", "resources"),
-    *("study_sha256", "took_turns_in"),
-    *(*CLOCK, *fields_with(Role.APART)),
+    *("study_sha256", "took_turns_in", "observe", *CLOCK),
 )
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
@@ -126,17 +125,13 @@ def _find_logs(folder: Path) -> list[Path]:
 
 
 def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
-    """Read a folder's study as far as its file tells, and name what had to be assumed."""
-    study, wrong = salvage_study(folder / "study.toml", folder.resolve().name)
+    """Read a folder's study, and name what is assumed without one. Raises UsageError."""
+    if (path := folder / "study.toml").exists():
+        return read_study(path), ()
+    study = Study.model_construct(name=folder.resolve().name, question="", launches=0)
     margin = f"the margin of {100 * study.margin:g} %"
     assumed = f"{margin} is an assumption made when reporting, not beforehand"
-    if not (folder / "study.toml").exists():
-        return study, (f"No study.toml beside the logs: {assumed}.",)
-    if not wrong:
-        return study, ()
-    named = "margin" in study.model_fields_set
-    known = f"{margin} is the one that it names" if named else assumed
-    return study, (f"study.toml is no valid study ({wrong}): no point counts as planned; {known}.",)
+    return study, (f"No study.toml beside the logs: {assumed}.",)
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from bench.backends.catalogue import parts
 from bench.config import Curve, RunConfig, UsageError, make_config
+from bench.config.rules import undivided
 from bench.study.definition import Point, Study
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
@@ -59,12 +60,9 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 
 
 def _share(global_batch: int, world_size: int) -> int:
-    """Compute the batch per rank of a global batch."""
+    """Compute the batch per rank of a global batch. Raises UsageError."""
     if global_batch % world_size:
-        below = global_batch // world_size * world_size
-        use = f"{below} or {below + world_size}" if below else world_size
-        wrong = f"strong.global_batch={global_batch} does not divide by world_size={world_size}"
-        raise UsageError(f"{wrong}; use {use}")
+        raise UsageError(f"strong.{undivided(global_batch, world_size)}")
     return global_batch // world_size
 
 
@@ -96,7 +94,8 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
     A launch depends on the study's seed and its own index alone, so more launches leave the earlier
     ones as they were.
     """
-    curves = points(study)
+    if not (curves := points(study)):  # one that says what is fixed beforehand may name none
+        raise UsageError("the study plans no run; add cells and scaling")
     # one that exchanges nothing last: what is wrong with the exchange is said of one that does
     to_check = sorted(curves, key=lambda point: point.cell == "single")
     first = {point: config_of(study, point, curves[point]) for point in to_check}

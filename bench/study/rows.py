@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from bench.backends.catalogue import facts as facts_of_backend
-from bench.config import Role, fields_with
 from bench.record import Run
 from bench.record.events import PARTS, machine_of
 from bench.record.quiet import share_of_others
@@ -31,9 +30,8 @@ _MEMORY = {
 }
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
-    "study_sha256",
-    *("model", "dataset", "precision"),
-    *("warmup_steps", "lead_in_steps", *fields_with(Role.APART)),
+    *("study_sha256", "model", "dataset", "precision"),
+    *("warmup_steps", "lead_in_steps", "observe"),
 )
 
 

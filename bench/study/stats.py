@@ -1,4 +1,4 @@
-"""Intervals and verdicts: pure functions of numbers, each naming its source.
+"""Intervals, decisions and power: pure functions of numbers, each naming its source.
 
 Everything here works on the logs of positive numbers (seconds, images/s), because what is compared
 are ratios; an "observation" is the mean of one launch, never a step (Kalibera & Jones 2013: repeat
@@ -8,22 +8,29 @@ at the level that varies most).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from scipy import special  # scipy.stats takes a second to import, of every run
+import scipy  # its stats, which take a second to import, only where a power is asked for
+from scipy import special
 
 from bench.study.looks import ALPHA as ALPHA
+from bench.study.looks import MAX_LAUNCHES
 from bench.study.looks import MIN_LAUNCHES as MIN_LAUNCHES
 
 SESSIONS = 3  # from which on their means carry the interval
 EXACT = 8  # launches from which the exact test is printed beside the interval
+POWER = 0.8  # share of studies that find what is there, where a number of launches is advised
+_STUDIES = 2**18  # simulated: a level of 0.02 is then good to 0.0002 (one standard error)
+_SEED = 20250613
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
-Verdict = Literal["faster", "equal", "not settled"]
+Decision = Literal["faster", "equal", "not settled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,16 +116,12 @@ def quantile(level: float, freedom: float) -> float:
     return float(special.stdtrit(freedom, 1 - level / 2))
 
 
-def half_of_t(sd: float, n: int) -> float:
-    """Return half the width of Student's t interval of a mean of n values."""
-    return quantile(ALPHA, n - 1) * sd / math.sqrt(n)
-
-
 def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Estimate a mean's t interval (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
     if len(values) < 2:
         return None
-    mean, half = float(np.mean(values)), half_of_t(float(np.std(values, ddof=1)), len(values))
+    n, mean, sd = len(values), float(np.mean(values)), float(np.std(values, ddof=1))
+    half = quantile(ALPHA, n - 1) * sd / math.sqrt(n)
     return mean - half, mean + half
 
 
@@ -221,7 +224,7 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
     return Estimate(value=math.exp(mean), low=low, high=high, n=n)
 
 
-def decide(interval: tuple[float, float], margin: float) -> Verdict:
+def decide(interval: tuple[float, float], margin: float) -> Decision:
     """Decide what an interval of a ratio says, with the margin fixed beforehand.
 
     Inside the margin the two are equal, whether or not it holds 1: the study named beforehand what
@@ -234,17 +237,12 @@ def decide(interval: tuple[float, float], margin: float) -> Verdict:
     return "faster" if low > 1 or high < 1 else "not settled"
 
 
-def median_interval_ranks(n: int) -> tuple[int, int] | None:
-    """Find 1-based ranks around the median by binomials (Le Boudec 2010, A.1); None if n <= 5."""
-    low = int(np.sum(special.bdtr(np.arange(n // 2), n, 0.5) <= ALPHA / 2))
-    return (low, n + 1 - low) if low >= 1 else None
-
-
 def median_estimate(values: Sequence[float]) -> Estimate:
-    """Estimate the median with its exact rank interval, which does not exist for n <= 5."""
-    x, ranks = sorted(values), median_interval_ranks(len(values))
-    low, high = (x[ranks[0] - 1], x[ranks[1] - 1]) if ranks else (None, None)
-    return Estimate(value=float(np.median(x)), low=low, high=high, n=len(x))
+    """Estimate the median with its exact rank interval (Le Boudec 2010, A.1), which needs n > 5."""
+    x, n = sorted(values), len(values)
+    rank = int(np.sum(special.bdtr(np.arange(n // 2), n, 0.5) <= ALPHA / 2))
+    low, high = (x[rank - 1], x[n - rank]) if rank else (None, None)
+    return Estimate(value=float(np.median(x)), low=low, high=high, n=n)
 
 
 def percentiles(
@@ -258,3 +256,99 @@ def percentiles(
     at = np.percentile(values, percents)  # at once: one by one takes as long each
     enough = [len(values) * (100 - percent) >= 100 for percent in percents]
     return [float(value) if is_so else None for value, is_so in zip(at, enough, strict=True)]
+
+
+@cache
+def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
+    """Estimate the p below which a t test at any of `looks` (launches, rising) finds a difference.
+
+    The same at each look (Pocock 1977), for Student's t rather than a known deviation: of studies
+    without a difference, `overall` then call one at some look. An interval of 1 - level holds the
+    truth at all looks of 1 - overall of studies. Of an effect at the margin, one side alone errs:
+    half as often.
+    """
+    if len(looks) < 2:
+        return overall
+    return float(np.quantile(_smallest_p(looks), overall))
+
+
+@cache
+def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
+    """Draw the smallest two-sided p of all looks, [studies], for normal log ratios of mean zero.
+
+    Of m such ratios the sum z and the squares around its mean are independent: normal, and
+    chi-squared with m - 1 degrees of freedom. So each look takes two draws, whatever its launches.
+    """
+    random = np.random.Generator(np.random.Philox(_SEED))
+    sums, squares, p = np.zeros(_STUDIES), np.zeros(_STUDIES), np.ones(_STUDIES)
+    for before, n in pairwise((0, *looks)):
+        m = n - before
+        added = np.sqrt(m) * random.standard_normal(_STUDIES)
+        sums += added
+        squares += added**2 / m + (random.chisquare(m - 1, _STUDIES) if m > 1 else 0.0)
+        variance = (squares - sums**2 / n) / (n - 1)
+        t = sums / np.sqrt(n * variance)
+        p = np.minimum(p, 2 * special.stdtr(n - 1, -np.abs(t)))
+    return p
+
+
+def power_difference(sd_log: float, effect_log: float, n: int, level: float = ALPHA) -> float:
+    """Compute a paired two-sided t test's power at a true log ratio (noncentral t; Cohen 1988)."""
+    if sd_log == 0:
+        return float(effect_log != 0)
+    critical = float(scipy.stats.t.ppf(1 - level / 2, n - 1))
+    nc = abs(effect_log) * math.sqrt(n) / sd_log
+    return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
+
+
+def power_equivalence(
+    sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
+) -> float:
+    """Compute the exact power of two one-sided tests (Schuirmann 1987).
+
+    Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
+    tests reject where the mean lies further than critical * s from either edge.
+    """
+    edge = math.log1p(margin)
+    if sd_log == 0:
+        return float(abs(effect_log) < edge)
+    errors = math.sqrt(n) / sd_log
+    edge, effect = edge * errors, effect_log * errors  # in standard errors of the mean
+    df = n - 1
+    critical = float(scipy.stats.t.ppf(1 - level, df))
+    tails = scipy.stats.chi2.isf([1 - 1e-15, 1e-15], df)
+    low, high = np.sqrt(tails / df)
+    high = min(high, edge / critical)
+    if high <= low:
+        return 0.0
+    at, weight = np.polynomial.legendre.leggauss(64)
+    s = low + (high - low) * (at + 1) / 2
+    density = 2 * df * s * scipy.stats.chi2.pdf(df * s**2, df)
+    room = edge - critical * s
+    inside = scipy.stats.norm.cdf(room - effect) - scipy.stats.norm.cdf(-room - effect)
+    return float((high - low) / 2 * np.sum(weight * density * inside))
+
+
+def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
+    """Estimate the chance to settle at `n` launches alone, were ratio and noise so far true."""
+    if p.sd_log is None:
+        return None
+    effect = math.log(p.ratio)
+    different = power_difference(p.sd_log, effect, n, level)
+    return max(different, power_equivalence(p.sd_log, effect, margin, n, level / 2))
+
+
+def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
+    """Find the fewest launches, more than there are, at which the `chance` to settle is POWER."""
+    if p.sd_log is None:
+        return None
+    counts = range(max(MIN_LAUNCHES, p.n + 1), MAX_LAUNCHES + 1)  # more are out of reach
+    at = bisect_left(counts, True, key=lambda n: (chance(p, margin, n, level) or 0.0) >= POWER)
+    return counts[at] if at < len(counts) else None
+
+
+def _exceeds(critical: float, df: int, noncentrality: float) -> float:
+    """Compute P(T > critical) for noncentral t; far out, where scipy overflows, take its limit."""
+    if abs(noncentrality - critical) > 30:
+        return float(noncentrality > critical)
+    return float(scipy.stats.nct.sf(critical, df, noncentrality))

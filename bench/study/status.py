@@ -29,15 +29,13 @@ class RunStatus:
     allocation: str = ""
     words: tuple[str, ...] = ()
 
-    @property
-    def place(self) -> object:
-        """What two runs must share to be compared."""
-        return self.hosts, self.allocation
-
 
 def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
     """Tell a run's state: `running` without an end while its job runs; `job`: how the job ended."""
-    unfinished = ("running", "") if job_is_running else _with_its_job(job)
+    unfinished = ("running", "")
+    if not job_is_running:
+        state = next((state for word, state in _WITH_ITS_JOB.items() if word in job), "interrupted")
+        unfinished = state, "killed together with its job" + (f", which {job}" if job else "")
     if not holds(run.log):
         if not holds(run.log.with_suffix(".out")):
             return RunStatus(run, "planned")
@@ -57,13 +55,6 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
         return RunStatus(run, *unfinished)
     place = (log.hosts, log.allocation) if outcome.state == "ok" else ((), "")
     return RunStatus(run, outcome.state, outcome.reason, wall_s, *place, outcome.words)
-
-
-def _with_its_job(job: str) -> tuple[str, str]:
-    """Name the state and the reason of a run that left no end, and whose job is gone."""
-    causes = (_WITH_ITS_JOB[word] for word in job.split() if word in _WITH_ITS_JOB)
-    reason = "killed together with its job" + (f", which {job}" if job else "")
-    return next(causes, "interrupted"), reason
 
 
 def difference(planned: RunConfig, logged: RunConfig) -> str:
@@ -95,7 +86,7 @@ def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedR
 
 def _is_parted(group: Sequence[RunStatus]) -> bool:
     """Check if a group lacks a run or has several places; the baseline may need fewer nodes."""
-    places = {status.place for status in group if status.run.point.cell != "single"}
+    places = {(s.hosts, s.allocation) for s in group if s.run.point.cell != "single"}
     return len(places) > 1 or any(status.state != "ok" for status in group)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic import BeforeValidator, ByteSize, Field
 
 from bench import command
 from bench.backends.catalogue import PLAIN, REFERENCE, engines
@@ -19,7 +19,6 @@ from bench.options import (
     Shown,
     add_options,
     new_parser,
-    one_of,
     option,
     read_words,
     split_commas,
@@ -55,7 +54,7 @@ class CollectivesToTime(Options):
     example: ClassVar[str] = (
         f"mpirun -n 2 --bind-to none {_PROG} --world-size 2 --backend {REFERENCE} --transport mpi"
     )
-    backend: Annotated[str, AfterValidator(one_of(_BACKENDS))] = option(
+    backend: str = option(
         REFERENCE, "whose all-reduce", shown=Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
     )
     sizes: Annotated[tuple[_Size, ...], BeforeValidator(split_commas)] = option(
@@ -97,6 +96,8 @@ def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
     fields = {name: words.pop(name) for name in _OF_RUN if name in words}
     options = CollectivesToTime.checked(words, _PROG)
     backend = options.backend
+    if backend not in _BACKENDS:
+        raise UsageError(f"backend={backend!r} is none of {', '.join(_BACKENDS)}")
     if backend == PLAIN:
         if fields.setdefault("transport", "mpi") != "mpi":
             raise UsageError(f"backend={PLAIN} is MPI alone; leave --transport out")

@@ -208,7 +208,7 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
 def planned_points(study: Study) -> list[Planned]:
     """List every point of every curve.
 
-    One whose speed is kept apart is no point of a curve; a study that no site has filled in yet has
+    One whose steps are observed is no point of a curve; a study that no site has filled in yet has
     none.
     """
     if study.needs_site:
@@ -216,7 +216,7 @@ def planned_points(study: Study) -> list[Planned]:
     plan = [
         (curve, point)
         for point, curves in points(study).items()
-        if config_of(study, point, curves).is_throughput
+        if config_of(study, point, curves).observe == "nothing"
         for curve in curves
     ]
     cells = study.cells.index

@@ -82,8 +82,8 @@ def test_text_of_a_log_stays_text(
 
 def test_text_of_a_study_stays_text(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
-    said = dict.fromkeys(("name", "question", "site"), EVIL.replace("\ud800", ""))
-    lines = [f"{k} = {json.dumps(v)}\n" for k, v in said.items()]
+    texts = {"name": "test", "question": PRINTABLE, "site": EVIL.replace("\ud800", "")}
+    lines = [f"{k} = {json.dumps(v)}\n" for k, v in texts.items()]
     (tmp_path / "study.toml").write_text("".join(lines))
     assert main(["report", str(tmp_path)]) == 0
     _check(tmp_path)

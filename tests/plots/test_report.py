@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.record import append_event
-from bench.study.files import salvage_study
+from bench.study.files import read_study
 from plots.__main__ import main
 from tests.plots import logs
 
@@ -124,7 +124,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 def test_a_study_that_was_changed_after_its_runs_is_named(tmp_path: Path) -> None:
     logs.study_toml(tmp_path)
-    sha256 = salvage_study(tmp_path / "study.toml", "")[0].sha256
+    sha256 = read_study(tmp_path / "study.toml").sha256
     logs.study(tmp_path, launches=2, study_sha256=sha256)
     hand = logs.config("single", study="test", launch=None)  # carries none, and is not counted
     logs.write(tmp_path / "runs" / "hand.jsonl", hand, 0.1)

@@ -158,7 +158,7 @@ def test_the_primary_comparison_is_decided_at_the_full_error(tmp_path: Path) -> 
     assert (a.primary.world_size, a.primary.batch_per_rank) == (1, 16)
     levels = {c.primary: c.level for c in a.comparisons}
     own = looks.schedule(6, 20)
-    assert levels == {True: looks.nominal_level(own), False: looks.nominal_level(own, 0.025)}
+    assert levels == {True: stats.nominal_level(own), False: stats.nominal_level(own, 0.025)}
     assert a.notes == []
 
 

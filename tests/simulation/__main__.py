@@ -27,7 +27,8 @@ from scipy.stats import lognorm, t
 from bench.config import UsageError
 from bench.record import Run, archive, read_run
 from bench.study import stats
-from bench.study.looks import nominal_level, schedule
+from bench.study.looks import schedule
+from bench.study.stats import nominal_level
 
 Array = NDArray[np.float64]
 

@@ -20,9 +20,7 @@ from tests.slurm.test_job_script import Job
 CURE = "comes with the project and is never added to; choose another --results, as results/mine"
 
 
-def test_a_script_by_hand_adds_to_no_shipped_study_and_to_none_without_a_lock(
-    call: Calls, tmp_path: Path
-) -> None:
+def test_a_script_by_hand_adds_to_no_shipped_study(call: Calls, tmp_path: Path) -> None:
     words = "submit emulated-cluster --site tests/cluster/shaped.toml --results results"
     assert call.refuse(*words.split()) == f"results/emulated-cluster {CURE}"
     job = Job(tmp_path)
@@ -30,10 +28,6 @@ def test_a_script_by_hand_adds_to_no_shipped_study_and_to_none_without_a_lock(
     (job.folder / "SHIPPED").touch()
     assert job.finish() == (2, "", f"error: {job.folder} {CURE}\n")
     assert [path.name for path in job.folder.iterdir()] == ["SHIPPED"]
-    (job.folder / "SHIPPED").rename(job.folder / "study.toml")  # the record of jobs is gone
-    lost = "jobs.jsonl is gone, and with it the lock of a job that may still be running"
-    cure = f"if none is: touch {job.folder}/jobs.jsonl"
-    assert job.finish() == (2, "", f"error: {job.folder}/{lost}; {cure}\n")
 
 
 @pytest.mark.parametrize("slurm_id", ["", "7"])
@@ -43,25 +37,16 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     """A job that waits in the queue holds no lock, and would write the same logs."""
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     folder = StudyFolder(tmp_path, "small")
-    with folder.lock() as lock:
+    with folder.lock():
         job = {"slurm_id": slurm_id, "job": "n001-launch00"} if slurm_id else {}
-        folder.record_job(lock, Path("job-001.sh"), launches=2, site="first", **job)
+        folder.record_job(Path("job-001.sh"), launches=2, site="first", **job)
     small(tmp_path, cells='cells = ["single", "ddp/gloo"]')
     verb, how = ("run", "submitted to Slurm") if slurm_id else ("submit", "started here, without ")
     where = ["--site", "local" if slurm_id else "testcluster", "--results", str(tmp_path)]
     line = call.refuse(verb, str(tmp_path / "study.toml"), *where)
     assert line.startswith(f"{folder.path} holds jobs that were {how}")
-    assert line.endswith("(site 'first'): a study stays with one; choose another --results")
+    assert line.endswith(": a study stays with one; choose another --results")
     assert not (tmp_path / "queue").exists()
-
-
-def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
-    folder, file = StudyFolder(tmp_path, "small"), tmp_path / "small" / "jobs.jsonl"
-    with folder.lock() as lock:
-        file.write_text('{"launches": 2}\n{"script": "job-00')
-        assert [job.launches for job in folder.read_jobs()] == [2]
-        folder.record_job(lock, Path("job-001.sh"), launches=6)
-    assert [job.launches for job in folder.read_jobs()] == [2, 6]
 
 
 def test_a_file_system_without_locks_is_named(

@@ -33,7 +33,7 @@ torchrun or horovodrun: this launch, and this cell.
 
 Five steps are compared, from weights that every rank draws by itself. One line per finding, with
 the cure. Exit status: 0 fit (warnings included), 1 a failure was found, 2 the input was wrong."""
-_SIZES = ("--batch-per-rank", "--global-batch", "--config")
+_SIZES = ("--batch-per-rank", "--global-batch")
 _ALONE_RANKS = 2
 _LOOK_S, _TRY_S = 120, 180  # at most; a busy machine imports torch slowly
 _CURE = "run python -m bench with this --backend and --transport to see all it prints"

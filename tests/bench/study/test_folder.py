@@ -30,25 +30,18 @@ def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk."""
     folder = StudyFolder(tmp_path, small(tmp_path))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with folder.lock() as lock:
-        folder.record_job(lock, Path("job-a.sh"), launches=1, runs=1)
+    with folder.lock():
+        folder.record_job(Path("job-a.sh"), launches=1, runs=1)
         kept = (folder.path / "jobs.jsonl").stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (kept + 20, hard))
         try:
             with pytest.raises(UsageError, match=r"small/jobs\.jsonl: .*; make room, then do the"):
-                folder.record_job(lock, Path("job-a.sh"), launches=2, runs=1)
+                folder.record_job(Path("job-a.sh"), launches=2, runs=1)
             with pytest.raises(UsageError, match=r"script\.sh cannot be written: File too large; "):
                 write_whole(tmp_path / "script.sh", "x" * 9999)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert [job.launches for job in folder.read_jobs()] == [1], "a torn line is read past"
-        folder.record_job(lock, Path("job-a.sh"), launches=3, runs=1)
+        folder.record_job(Path("job-a.sh"), launches=3, runs=1)
     assert [job.launches for job in folder.read_jobs()] == [1, 3]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["small", "study.toml"]
-
-
-def test_a_file_that_is_there_is_still_told_apart(tmp_path: Path) -> None:
-    write_whole(tmp_path / "x", "one")
-    with pytest.raises(FileExistsError):
-        write_whole(tmp_path / "x", "two", replace=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]

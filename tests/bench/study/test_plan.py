@@ -4,7 +4,9 @@ from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 
-from bench.config import parse_argv
+import pytest
+
+from bench.config import UsageError, parse_argv
 from bench.study.definition import Point, Study
 from bench.study.files import read_study
 from bench.study.plan import PlannedRun, orders, plan, points, turn_groups
@@ -40,6 +42,13 @@ def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) ->
     assert found["single", 1, 8] == ("weak", "strong", "batch")
     assert found["single", 1, 2] == ("batch",)  # the baseline of both world sizes, once
     assert ("ddp/mpi", 1, 2) not in found
+
+
+def test_a_study_that_names_no_cells_plans_nothing(tmp_path: Path) -> None:
+    study = read_study(write(tmp_path, 'name = "imported"\nquestion = "Which?"\nmargin = 0.05\n'))
+    assert study.margin == 0.05
+    with pytest.raises(UsageError, match="the study plans no run; add cells and scaling"):
+        plan(study, 1, RUNS)
 
 
 def test_every_launch_has_every_point_once(tmp_path: Path) -> None:
