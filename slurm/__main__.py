@@ -112,9 +112,9 @@ class Submit(ClusterOptions):
         if (why := local_run.not_checkout()) and not self.dry_run:
             raise UsageError(why)
         if work.looks and not work.todo:
-            verdict, settled = look(work.folder.path)
+            answer, settled = look(work.folder.path)
             standing = Standing(work.launches, work.launches, work.most, settled)
-            print(standing.say(verdict))
+            print(standing.say(answer))
             work = open_work(self, launches=standing.decide()[0])
         if work.jobs:
             print(*lines(work), sep="\n")
