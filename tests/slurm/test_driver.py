@@ -47,7 +47,6 @@ def test_run_lines_may_be_edited_and_commented() -> None:
     text = "\n# Launch 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
     (launch,) = read_groups(text)
     assert launch == GroupLines([RunLine("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])])
-    assert launch.lines[0].launch == 0
 
 
 def test_runs_below_a_line_of_turns_are_started_together() -> None:
