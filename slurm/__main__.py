@@ -73,8 +73,7 @@ class RunHere(StudyOptions):
         if work.site.scheduler != "none":
             cure = f"use: python -m slurm submit {self.study} --site {self.site}"
             raise UsageError(f"site {self.site!r} hands out its nodes through Slurm; {cure}")
-        if why := local_run.not_checkout():
-            raise UsageError(why)
+        local_run.require_checkout()
         local_run.find_hosts(work.site.hostfile)
         with work.folder.lock() as lock:
             work.folder.check_way(slurm=False)
@@ -109,8 +108,8 @@ class Submit(ClusterOptions):
 
         work = open_work(self)
         submit.scripts(work)  # every mistake comes out before anything is made
-        if (why := local_run.not_checkout()) and not self.dry_run:
-            raise UsageError(why)
+        if not self.dry_run:
+            local_run.require_checkout()
         if work.looks and not work.todo:
             answer, settled = look(work.folder.path)
             standing = Standing(work.launches, work.launches, work.most, settled)
@@ -179,8 +178,6 @@ class Status(StudyOptions):
             for line in words:
                 print(f"{' ' * (len(run_id) + 17)}{line}")
         print(f"{work.study.name}: {work.launches_planned}, {count(statuses)}")
-        if work.site.scheduler == "none" and (why := local_run.not_one_machine(work)):
-            print(f"note: {why}")
         if all(status.state == "planned" for status in statuses):
             print(f"no runs in {work.folder.path} yet; --results names another folder")
 

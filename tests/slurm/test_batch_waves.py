@@ -79,7 +79,7 @@ def test_the_last_job_submits_the_next_wave_and_waiting_follows(
     waiting = cluster.follow()
     assert waiting.stdout is not None
     line = waiting.stdout.readline
-    assert line().startswith("0/24 runs done, jobs: 7 pending, ")
+    assert line() == "0/24 runs done, jobs: 7 pending\n"
     (cluster.top / "squeue.down").touch()  # says nothing of the jobs, so it ends nothing
     assert "squeue does not answer" in line()
     (cluster.top / "squeue.down").unlink()
