@@ -18,6 +18,7 @@ try:
     from bench.shell import Group, call
     from bench.study.status import count, table
     from slurm import local_run, new_site, states, submit
+    from slurm.cost import lines
     from slurm.fit import REPORT, job_name
     from slurm.session import OF_JOBS, ClusterOptions, StudyOptions, Work, open_work
     from slurm.states import JobState
@@ -42,8 +43,6 @@ class Render(StudyOptions):
             _say(f"this script: {len(work.todo)} runs, {work.estimate}")
             print(work.script(), end="")
         elif work.site.scheduler == "slurm" and work.jobs:
-            from slurm.cost import lines
-
             largest = max(work.jobs, key=lambda job: (job.nodes, -job.launch))
             script = work.batch_script(largest)
             _say("\n".join([*lines(work), f"this script: {largest.id}"]))
@@ -104,8 +103,6 @@ class Submit(ClusterOptions):
     no_report: bool = option(False, "submit no report job")
 
     def run(self) -> None:
-        from slurm.cost import lines
-
         work = open_work(self)
         submit.scripts(work)  # every mistake comes out before anything is made
         if not self.dry_run:

@@ -12,7 +12,7 @@ from bench.config import UsageError
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import plan
-from slurm.fit import Job, expected_s, fit, jobs, minutes, nodes_of, text_of
+from slurm.fit import Job, fit, jobs, minutes, nodes_of, text_of
 from slurm.render import directives, exports, reaching_all_hosts, step_args
 from slurm.site import Site, find_study, read_site
 from tests.slurm.studies import changed, small, write
@@ -93,8 +93,7 @@ def test_a_job_asks_for_the_time_it_needs_and_the_site_allows() -> None:
     study, site = fitted("smoke", "testcluster")
     job = jobs_of("smoke", "testcluster")[0]
     assert len(job.runs) == 5
-    assert expected_s(job, study) == 60 + 5 * 45
-    assert minutes(job, study, site, None) == 20  # 300 + 1.5 * 375 + 180 + 30 s, in steps of 5 min
+    assert minutes(job, study, site, None) == 20  # of 300 + 1.5 * (60 + 5 * 45) + 180 + 30 s
     assert minutes(job, study, site, 7) == 7
     with pytest.raises(UsageError, match=r"--minutes 61: site 'testcluster' allows 60 \(limits"):
         minutes(job, study, site, 61)
