@@ -12,10 +12,10 @@ COMMANDS = {
         'if [ "$1 $2" = "show hostnames" ]; then printf "%s\\n" $FAKE_HOSTS; else echo "$@" '
         '>>"{folder}/scontrol.said"; fi\n'
     ),
-    # a job of the name in the script, pending, with the next number; environment and arguments are
-    # kept
+    # a job of the name in the script, pending, with the next number; notes how it was called
     "sbatch": (
         'env >"{folder}/sbatch.env"; echo "$@" >>"{folder}/sbatch.said"\n'
+        'readlink /proc/$$/fd/* >"{folder}/sbatch.files"\n'
         'n=$(($(cat "{folder}/queue" "{folder}/gone" 2>/dev/null | wc -l) + 101))\n'
         "for script; do :; done\n"
         'name=$(sed -n "s/^#SBATCH --job-name=//p" "$script")\n'

@@ -4,8 +4,6 @@ moment, followed, resumed and cancelled; a job that nobody knows any more is nev
 
 import json
 import os
-import sys
-from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,9 +21,8 @@ from slurm.submit import cancel_all, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.conftest import Calls
 from tests.slurm.fake_slurm import install
-from tests.slurm.stand_in import complete, environment, fail, start
+from tests.slurm.stand_in import complete, fail, start
 from tests.slurm.studies import ROOT, SMALL, write
-from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
 JOBS = ("n001-launch00", "n002-launch00", "report")
 AFTER_ONE = "submitted as job 102, after 1 job"
@@ -84,11 +81,6 @@ class Cluster:
         """Of a command line: the study, and where it is."""
         return [self.options.study, "--site", self.options.site, "--results", str(self.results)]
 
-    def follow(self) -> Process:
-        """Start the command that waits for the jobs' end."""
-        command = [sys.executable, "-m", "slurm", "status", "--follow", *self.words]
-        return start_process([*command, "--poll-s", "0.1"], environment(self.top))
-
     def refuse(self, word: str, why: str) -> None:
         """Make sbatch refuse every job with that word in its command."""
         path = self.top / "bin" / "sbatch"
@@ -137,6 +129,8 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     names = {line.partition("=")[0] for line in exported}
     assert not names & {"SLURM_JOB_ID", "SBATCH_TIMELIMIT"}
     assert "SLURM_CONF" in names
+    # sbatch holds the lock too: nobody submits meanwhile, though the submitter is killed
+    assert str(cluster.folder / "jobs.jsonl") in (cluster.top / "sbatch.files").read_text()
     assert (cluster.folder / "study.toml").exists()
     assert cluster.submit() == [f"{job}  pending as job {101 + n}" for n, job in enumerate(JOBS)]
     assert len(cluster.said("sbatch")) == 3
@@ -378,33 +372,3 @@ def test_a_dry_run_submits_nothing_and_sbatch_has_to_be_there(
     assert missing.startswith("error: there is no sbatch on this machine; use the cluster's login")
     assert not cluster.results.exists()
     assert "#SBATCH --job-name=small-n002-launch00\n" in call("render", *cluster.words)[1]
-
-
-def test_a_submitter_killed_while_sbatch_works_doubles_nothing(cluster: Cluster) -> None:
-    begun, hold = cluster.top / "sbatch.begun", cluster.top / "hold"
-    slow = f'touch "{begun}"; while [ -e "{hold}" ]; do sleep 0.05; done; sleep 0.1\n'
-    sbatch = cluster.top / "bin" / "sbatch"
-    sbatch.write_text(sbatch.read_text().replace("env >", f"{slow}env >"))
-
-    def submitter() -> Process:
-        command = [sys.executable, "-m", "slurm", "submit", *cluster.words]
-        return start_process(command, environment(cluster.top))
-
-    hold.touch()
-    first = submitter()
-    wait_for(begun.exists)
-    first.kill()
-    first.communicate(timeout=60)
-    # sbatch lives on, has not told Slurm yet, and nobody may submit meanwhile
-    code, _, err = finish(submitter())
-    assert (code, "another job of this study is running, or being submitted; " in err) == (2, True)
-    assert cluster.queued() == []
-    hold.unlink()
-    wait_for(lambda: bool(cluster.queued()))
-    wait_for(lambda: not cluster.work().folder.is_locked())
-    assert not (cluster.folder / "jobs.jsonl").read_text()
-    code, out, err = finish(submitter())
-    assert (code, err) == (0, "")
-    assert "n001-launch00  pending as job 101" in out.splitlines()
-    assert Counter(cluster.queued()) == {f"small-{job}": 1 for job in JOBS}
-    assert [record["job"] for record in cluster.records()] == list(JOBS)

@@ -9,10 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bench.config import RunConfig
 from bench.study.files import read_study
 from bench.study.plan import plan
 from tests.plots.logs import edit
@@ -48,13 +50,14 @@ class Cli:
             return self.look(*self.command(*words)[3:])
         return finish(self.start(*words, behaviours=behaviours))
 
-    def complete(self) -> None:
-        """Write the results as the study's first launch leaves them."""
+    def complete(self, launches: int = 1, do: Callable[[RunConfig], None] = complete) -> None:
+        """Write the results as the study's first launches leave them."""
         (self.folder / "runs").mkdir(parents=True)
         (self.folder / "study.toml").write_text(self.study_file.read_text())
         (self.folder / "jobs.jsonl").touch()
-        for run in plan(self.study, 1, self.folder / "runs")[0]:
-            complete(run.config)
+        for launch in plan(self.study, launches, self.folder / "runs"):
+            for run in launch:
+                do(run.config)
 
     def report(self) -> str:
         start = f"{Path(sys.executable).name} -m plots report"

@@ -55,15 +55,6 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     assert not (tmp_path / "queue").exists()
 
 
-def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
-    folder, file = StudyFolder(tmp_path, "small"), tmp_path / "small" / "jobs.jsonl"
-    with folder.lock() as lock:
-        file.write_text('{"launches": 2}\n{"script": "job-00')
-        assert [job.launches for job in folder.read_jobs()] == [2]
-        folder.record_job(lock, Path("job-001.sh"), launches=6)
-    assert [job.launches for job in folder.read_jobs()] == [2, 6]
-
-
 def test_a_file_system_without_locks_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
