@@ -108,9 +108,6 @@ def behave(how: str, config: RunConfig) -> None:
         case "hang":
             start(config)
             time.sleep(60)
-        case "hang early":
-            print("importing", flush=True)
-            time.sleep(60)
         case "slow":
             time.sleep(1)
             complete(config)

@@ -3,7 +3,6 @@ one line with exit code 2.
 """
 
 import json
-import os
 import re
 import signal
 import socket
@@ -17,6 +16,7 @@ import pytest
 from bench.config import RunConfig
 from bench.study.files import read_study
 from bench.study.plan import plan
+from slurm import local_run
 from tests.plots.logs import edit
 from tests.slurm.conftest import Calls
 from tests.slurm.stand_in import complete, environment
@@ -146,9 +146,8 @@ def test_status_shows_every_state_and_a_signal_says_how_to_go_on(cli: Cli) -> No
     assert '"interrupted": true' in cli.log(0, 2).read_text()
 
 
-def test_a_killed_command_or_driver_leaves_a_lock_until_its_run_ends(cli: Cli) -> None:
-    env = environment(cli.top, {0: "slow", 2: "slow"})
-    process = start_process(cli.command("run"), env)
+def test_a_killed_command_leaves_a_lock_until_its_driver_ends(cli: Cli) -> None:
+    process = start_process(cli.command("run"), environment(cli.top, {0: "slow"}))
     wait_for(cli.log(0, 0).exists)
     process.kill()
     process.wait()
@@ -157,18 +156,16 @@ def test_a_killed_command_or_driver_leaves_a_lock_until_its_run_ends(cli: Cli) -
     assert (code, err) == (2, f"error: {cli.folder}: {rule}\n")
     wait_for(lambda: cli("status")[1].endswith("4 runs: 4 ok\n"))
     process.communicate()
-    for path in cli.folder.glob("runs/launch00-0[23]*"):
-        path.unlink()
-    process = start_process(cli.command("run"), env)
-    wait_for(cli.log(0, 2).with_suffix(".out").exists)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    os.kill(int(children), signal.SIGKILL)
-    code, out, err = finish(process)
-    assert code == 128 + signal.SIGKILL
-    assert "job-002.sh was killed by SIGKILL, not from here" in err
-    assert "\ngo on with: " in out
-    # once the run that outlives the driver has ended
-    wait_for(lambda: finish(start_process(cli.command("run"), env))[0] == 0)
+
+
+def test_a_driver_that_is_killed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "job-001.sh"
+    script.write_text("kill -9 $$")
+    with script.open() as lock:
+        assert local_run.execute(script, lock, "") == signal.SIGKILL
+    assert "job-001.sh was killed by SIGKILL, not from here" in capsys.readouterr().err
 
 
 def test_a_study_stays_on_one_machine(cli: Cli) -> None:
@@ -204,10 +201,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert not (tmp_path / "results").exists()
 
 
-def test_what_is_not_there_is_one_line(cli: Cli, call: Calls) -> None:
+def test_a_hostfile_that_is_not_there_is_one_line(call: Calls) -> None:
     assert call.refuse("run", "smoke", "--site", "hostfile").startswith("hosts.txt is not there: ")
-    line = call.refuse("run", str(cli.study_file), "--results", "/proc/none")
-    assert line == "/proc/none: No such file or directory; choose another --results"
 
 
 def test_a_studys_folder_stands_for_its_study(cli: Cli, call: Calls) -> None:

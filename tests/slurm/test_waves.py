@@ -121,15 +121,8 @@ def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(tmp_path: Path) 
     assert cli("run", "--require-settled")[0] == 3
 
 
-FEW = {"world_sizes": "world_sizes = [1]", "seed": "", "cells": PAIR["cells"]}  # two runs a launch
-
-
-def asked(folder: Path, **changes: str) -> StudyOptions:
-    return StudyOptions(study=str(write(folder, **{**FEW, **changes})), results=folder / "results")
-
-
 def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> None:
-    study = asked(tmp_path)
+    study = StudyOptions(study=str(write(tmp_path, seed="")), results=tmp_path / "results")
     shown = open_work(study)
     assert shown.study.seed == 0
     first, other = (open_work(study, locked=True) for _ in range(2))
@@ -142,5 +135,5 @@ def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> 
         assert later.study.seed == first.study.seed
         found = {status.run.config.study_sha256 for status in later.statuses}
         assert found == {first.study.sha256}
-    given = open_work(asked(tmp_path, seed="seed = 7").model_copy(update={"results": tmp_path}))
+    given = open_work(StudyOptions(study=str(write(tmp_path)), results=tmp_path))
     assert (given.study.seed, given.text) == (7, Path(study.study).read_text())
