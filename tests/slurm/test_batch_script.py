@@ -19,8 +19,7 @@ from bench.study.plan import plan
 from slurm.fit import fit, jobs, text_of
 from slurm.render import render_batch, render_report
 from slurm.site import read_site
-from tests.slurm.fake_slurm import install
-from tests.slurm.stand_in import environment
+from tests.slurm.stand_in import environment, install
 from tests.slurm.studies import ROOT, SMALL, changed, write
 from tests.slurm.test_job_script import Script, finish, last_event, wait_for
 
@@ -144,7 +143,6 @@ def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
         ({"SLURM_JOB_NUM_NODES": "3"}, "the job has 3 nodes, these runs need 2\n"),
         ({"FAKE_HOSTS": "r1"}, "scontrol names 1 hosts for 'r[1-2]', the job has 2\n"),
         ({"SLURM_JOB_ID": ""}, "this is not a Slurm job; submit the script: sbatch "),
-        ({"PYTHON": "no-python"}, "no-python is not found; see [setup] of the site, or PYTHON="),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_first_run(

@@ -14,8 +14,7 @@ import pytest
 from slurm import states
 from tests.slurm import stand_in
 from tests.slurm.conftest import Calls
-from tests.slurm.fake_slurm import install
-from tests.slurm.stand_in import environment
+from tests.slurm.stand_in import environment, install
 from tests.slurm.studies import write
 from tests.slurm.test_batch import Cluster
 from tests.slurm.test_job_script import finish, start_process

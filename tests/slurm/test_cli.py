@@ -190,7 +190,6 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
         ("status local --follow --site local", "site 'local' has no scheduler; run the study ther"),
         ("run weak --site generic", "site 'generic' hands out its nodes through Slurm; use: pytho"),
         ("render weak --site vista --account=a'b", '--account "a\'b": String should match pattern'),
-        ("render weak --site vista --nodes two", "--nodes 'two': Input should be a valid integer"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

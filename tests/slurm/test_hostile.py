@@ -16,8 +16,7 @@ from bench.study.files import read_study, read_text
 from slurm.fit import fit, jobs, text_of
 from slurm.render import render_batch, render_report
 from slurm.site import read_site
-from tests.slurm.scripts import complaint, planned
-from tests.slurm.studies import ROOT, SMALL, write
+from tests.slurm.studies import ROOT, SMALL, complaint, planned, write
 
 COMMANDS = """$(touch MARK)|`touch MARK`|' ; touch MARK; '|" ; touch MARK; "|\ntouch MARK\n|\\\n\
 touch MARK #|a[$(touch MARK)]|\nEND_OF_STUDY\ntouch MARK\n|\u2028touch MARK|{{ 1 }} %} <# MARK"""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.study.definition import StrictTable, Study
+from bench.study.definition import Study
 from bench.study.files import read_study
 from slurm.__main__ import main
 from slurm.new_site import read_cluster, skeleton
@@ -43,12 +44,9 @@ def test_a_template_is_valid_and_explains_every_key(
     assert (study.name, study.world_sizes, len(study.pairs)) == ("my-study", (1, 2), 1)
     for kind, name in ((Site, "site"), (Study, "study")):
         text = (TEMPLATES / f"{name}.toml").read_text()
-        keys = dict(kind.model_fields)
-        for field in kind.model_fields.values():
-            table = field.annotation
-            nested = isinstance(table, type) and issubclass(table, StrictTable)
-            keys |= table.model_fields if nested else {}  # type: ignore[union-attr]
-        for key in keys:
+        schema = kind.model_json_schema()
+        tables = [schema, *schema["$defs"].values()]
+        for key in chain.from_iterable(table["properties"] for table in tables):
             assert re.search(rf"^(# )?({key} = |\[{key}[.\]])", text, re.MULTILINE), key
 
 
