@@ -96,8 +96,8 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
     """Print a line for each change of the study's jobs until none is in the queue; return the work.
 
-    A job that Slurm starts again is followed on, and so are launches that the last job adds; a
-    controller that does not answer is waited for, but not where no job is known: UsageError.
+    A job that Slurm starts again is followed on, and so are launches that the last job adds. A
+    controller that does not answer is waited for.
     """
     work, last = open_work(options), ""
     require_scheduler(work)
@@ -108,9 +108,6 @@ def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
         if work.looks and work.folder.asked_launches(work.study) > work.launches:
             work = open_work(options)
         work = replace(work, statuses=look_at_jobs(work, states))
-        if queue is None and not states:
-            none = f"{work.folder.path} names no job to wait for"
-            raise UsageError(f"squeue does not answer, and {none}; submit the study first")
         jobs = Counter(known.state for known in states.values() if known.in_progress)
         if queue is not None and not jobs:
             return work

@@ -4,7 +4,6 @@ moment, followed, resumed and cancelled; a job that nobody knows any more is nev
 
 import json
 import os
-from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,10 +17,9 @@ from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import Queued, queue
 from slurm.states import job_states
 from slurm.submit import cancel_all, submit_missing
-from tests.plots.logs import edit
 from tests.slurm.conftest import Calls
 from tests.slurm.stand_in import complete, fail, install, start
-from tests.slurm.studies import ROOT, SMALL, write
+from tests.slurm.studies import ROOT, write
 
 JOBS = ("n001-launch00", "n002-launch00", "report")
 AFTER_ONE = "submitted as job 102, after 1 job"
@@ -188,6 +186,9 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
     assert [*cluster.states().values()] == [f"ended: {end}" for end in ends]
     assert {status.state for status in cluster.work().statuses} == {"planned"}
     assert cluster.submit()[0] == "n001-launch00  submitted as job 103, 7 runs"
+    cluster.set_queue()
+    cluster.say("n001-launch00", "103", "a\nfake: line")
+    assert cluster.states()["n001-launch00"] == "ended: a fake: line"
 
 
 def test_jobs_of_another_results_folder_are_not_taken_for_ours(cluster: Cluster) -> None:
@@ -217,17 +218,12 @@ def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
     assert cluster.said("scancel") == [f"--clusters=moon {n}" for n in (103, 101, 102)]
 
 
-def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(
-    cluster: Cluster, call: Calls
-) -> None:
+def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
     (cluster.top / "squeue.down").touch()
     rule = "squeue does not answer, and without it a job might be submitted twice"
     with pytest.raises(UsageError, match=rule):
         cluster.submit()
     assert not cluster.results.exists()
-    line = call.refuse("status", "--follow", *cluster.words)  # it would wait for ever
-    assert line.startswith("squeue does not answer, and ")
-    assert line.endswith("names no job to wait for; submit the study first")
     (cluster.top / "squeue.down").unlink()
     cluster.submit()
     (cluster.top / "squeue.down").touch()
@@ -278,21 +274,6 @@ def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(
     assert out.splitlines()[-2:] == ["n002-launch00  not submitted", f"report  {AFTER_ONE}"]
     assert err.startswith("error: sbatch refused: sbatch: error: QOSMaxSubmitJobPerUserLimit; ")
     assert [entry["job"] for entry in cluster.records()] == ["n001-launch00", "report"]
-
-
-def test_a_pair_of_two_allocations_is_done_again_with_its_arms(tmp_path: Path) -> None:
-    """What an arm gains is compared inside one allocation."""
-    arms = '[arms.a]\n[arms.b]\nprecision = "bf16-mixed"\n'
-    cells = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
-    asked = StudyOptions(study=str(write(tmp_path, SMALL + arms, cells=cells)), results=tmp_path)
-    statuses = open_work(asked).statuses
-    for status in statuses:
-        complete(status.run.config)
-    assert not open_work(asked).todo
-    pair = [s.run for s in statuses if s.run.id.endswith("-a") or s.run.config.world_size == 2]
-    edit(pair[0].log, '"host": {', '"host": {"job": {"SLURM_JOB_ID": "8"}, ', 1)
-    again = {(run.point.cell, run.point.arm) for run in open_work(asked).todo}
-    assert again >= {*product(("ddp/mpi", "horovod/mpi"), ("a", "b"))}
 
 
 def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ PAIR = {
 ONE_CURVE = SMALL.replace("[strong]\nglobal_batch = 8\n", "")
 
 FIRST = Standing(done=6, wanted=6, most=20)
+BEYOND = "would not end within the budget"
 
 
 @pytest.mark.parametrize(
@@ -42,13 +43,9 @@ FIRST = Standing(done=6, wanted=6, most=20)
         # a budget; without a first look there is no verdict
         (Standing(0, 6, 20, left_s=100, launch_s=44), 6, ""),
         (replace(FIRST, left_s=88, launch_s=44), 8, ""),
-        (
-            replace(FIRST, left_s=87, launch_s=44),
-            6,
-            "2 more, about 88 s, would not end within the budget",
-        ),
+        (replace(FIRST, left_s=87, launch_s=44), 6, f"2 more, about 88 s, {BEYOND}"),
         (replace(FIRST, left_s=10), 8, ""),  # nobody knows: two show it
-        (replace(FIRST, left_s=0), 6, "2 more, would not end within the budget"),
+        (replace(FIRST, left_s=0), 6, f"2 more, {BEYOND}"),
     ],
 )
 def test_what_comes_after_a_look(standing: Standing, launches: int, why: str) -> None:
