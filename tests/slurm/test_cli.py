@@ -185,7 +185,6 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
         ("", "no command is named; choose one of render, run, submit, cancel, status, site; see "),
         ("status local --launchs 1", "unknown option '--launchs'; did you mean '--launches'?"),
         ("render local --site locla", "'locla' is not a known site (cardinal, cardinal-mvapich, g"),
-        ("render gone.toml", "gone.toml: No such file or directory"),
         ("run local", "{here} is no checkout of this project, from which job scripts run; change"),
         ("status local --follow --site local", "site 'local' has no scheduler; run the study ther"),
         ("run weak --site generic", "site 'generic' hands out its nodes through Slurm; use: pytho"),

@@ -17,8 +17,6 @@ from tests.slurm.stand_in import install
 from tests.slurm.studies import small
 from tests.slurm.test_job_script import Job
 
-CURE = "comes with the project and is never added to; choose another --results, as results/mine"
-
 
 def test_a_script_by_hand_adds_to_no_shipped_study_and_to_none_without_a_lock(
     tmp_path: Path,
@@ -26,7 +24,8 @@ def test_a_script_by_hand_adds_to_no_shipped_study_and_to_none_without_a_lock(
     job = Job(tmp_path)
     job.folder.mkdir(parents=True)
     (job.folder / "SHIPPED").touch()
-    assert job.finish() == (2, "", f"error: {job.folder} {CURE}\n")
+    rule = "comes with the project and is never added to; choose another --results, as results/mine"
+    assert job.finish() == (2, "", f"error: {job.folder} {rule}\n")
     assert [path.name for path in job.folder.iterdir()] == ["SHIPPED"]
     (job.folder / "SHIPPED").rename(job.folder / "study.toml")  # the record of jobs is gone
     lost = "jobs.jsonl is gone, and with it the lock of a job that may still be running"
