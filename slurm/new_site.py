@@ -20,6 +20,8 @@ from slurm.until_settled import python
 _TEMPLATE = Path(__file__).parent / "templates" / "site.toml"
 # partition, nodes, sockets, cores, threads, time limit, generic resources, features
 _COLUMNS = "%P|%D|%X|%Y|%Z|%l|%G|%f"
+# how the names of AMD's begin among those that Slurm gives GPUs, as in gpu:mi250:8
+_AMD = r"amd|mi\d|gfx|instinct|radeon|vega"
 
 
 class NewSite(Command):
@@ -132,11 +134,13 @@ def _ranks(best: NodeKind) -> dict[str, Any]:
         return {"transport": "gloo", **ranks, "notes": [f"{rule}{cores} cores"]}
     notes = [f"a rank for each of the {best.gpus} GPUs, with its share of the node's {cpus} CPUs"]
     if not best.models:
-        notes.append("Slurm names no kind of GPU")
+        notes.append("vendor 'cuda' is a guess: Slurm names no kind of GPU")
+    amd = re.match(_AMD, "".join(best.models), re.IGNORECASE)
     return {
         "transport": "nccl",
         "node.gpus": best.gpus,
         "node.gpu": ", ".join(best.models),
+        "node.vendor": "rocm" if amd else "cuda",
         "cpu.ranks_per_node": best.gpus,
         "cpu.per_rank": max(1, cpus // best.gpus),
         "notes": notes,

@@ -31,7 +31,7 @@ oversubscribe parsable quiet requeue signal test-only time time-min usage verbos
 """
 # keys that have left: files of users may still hold them, and no job depends on them
 _LEFT = """status doc_date sources interconnect node_local directives max_submitted
-account_required vendor"""
+account_required"""
 
 
 class Access(StrictTable):
@@ -49,6 +49,7 @@ class NodeHardware(StrictTable):
     threads_per_core: Int = Field(1, ge=1, le=1024, description="CPUs of a core as Slurm counts")
     gpus: Int = Field(0, ge=0, le=1024, description="as Slurm counts them: an MI250X is two")
     gpu: OneLine = Field("", description="what the GPUs are, for people")
+    vendor: Literal["none", "cuda", "rocm"] = Field("none", description="whose GPUs")
 
 
 class Gpu(StrictTable):

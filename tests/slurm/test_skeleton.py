@@ -61,7 +61,8 @@ def test_a_template_is_valid_and_explains_every_key(
         ("cpu*|9|2|48|2|1-00:00:00|(null)\n", {"node.cores": 96, "cpu.ranks_per_node": 2,
          "cpu.per_rank": 96, "cpu.threads": 48},
          "each of the 2 sockets, with a thread for each of its 48 cores"),
-        ("gpu|20|2|32|2|1:00:00|gpu:4\n", {"node.gpus": 4}, "Slurm names no kind of GPU"),
+        ("gpu|20|2|32|2|1:00:00|gpu:MI300A:4\n", {"node.vendor": "rocm"}, ""),
+        ("gpu|20|2|32|2|1:00:00|gpu:4\n", {"node.vendor": "cuda"}, "Slurm names no kind of GPU"),
         # one of several kinds of node is asked for, and the file says of which it is
         (SEVERAL_GPUS, {"gpu.type": "v100", "access.constraint": "", "limits.max_nodes": 24},
          "24 of 40 cores, 4 GPUs v100 (gpu, v100); 16 of 64 cores, 4 GPUs a100 (a100, gpu)"),
