@@ -18,6 +18,7 @@ try:
     from bench.shell import Group, call
     from bench.study.status import count, table
     from slurm import local_run, new_site, states, submit
+    from slurm.cost import lines
     from slurm.fit import REPORT, job_name
     from slurm.session import OF_JOBS, ClusterOptions, StudyOptions, Work, open_work
     from slurm.states import JobState
@@ -42,8 +43,6 @@ class Render(StudyOptions):
             _say(f"this script: {len(work.todo)} runs, {work.estimate}")
             print(work.script(), end="")
         elif work.site.scheduler == "slurm" and work.jobs:
-            from slurm.cost import lines
-
             largest = max(work.jobs, key=lambda job: (job.nodes, -job.launch))
             script = work.batch_script(largest)
             _say("\n".join([*lines(work), f"this script: {largest.id}"]))
@@ -73,8 +72,7 @@ class RunHere(StudyOptions):
         if work.site.scheduler != "none":
             cure = f"use: python -m slurm submit {self.study} --site {self.site}"
             raise UsageError(f"site {self.site!r} hands out its nodes through Slurm; {cure}")
-        if why := local_run.not_checkout():
-            raise UsageError(why)
+        local_run.require_checkout()
         local_run.find_hosts(work.site.hostfile)
         with work.folder.lock() as lock:
             work.folder.check_way(slurm=False)
@@ -105,16 +103,14 @@ class Submit(ClusterOptions):
     no_report: bool = option(False, "submit no report job")
 
     def run(self) -> None:
-        from slurm.cost import lines
-
         work = open_work(self)
         submit.scripts(work)  # every mistake comes out before anything is made
-        if (why := local_run.not_checkout()) and not self.dry_run:
-            raise UsageError(why)
+        if not self.dry_run:
+            local_run.require_checkout()
         if work.looks and not work.todo:
-            verdict, settled = look(work.folder.path)
+            answer, settled = look(work.folder.path)
             standing = Standing(work.launches, work.launches, work.most, settled)
-            print(standing.say(verdict))
+            print(standing.say(answer))
             work = open_work(self, launches=standing.decide()[0])
         if work.jobs:
             print(*lines(work), sep="\n")
@@ -179,8 +175,6 @@ class Status(StudyOptions):
             for line in words:
                 print(f"{' ' * (len(run_id) + 17)}{line}")
         print(f"{work.study.name}: {work.launches_planned}, {count(statuses)}")
-        if work.site.scheduler == "none" and (why := local_run.not_one_machine(work)):
-            print(f"note: {why}")
         if all(status.state == "planned" for status in statuses):
             print(f"no runs in {work.folder.path} yet; --results names another folder")
 

@@ -139,18 +139,16 @@ def nodes_of(world_size: int, site: Site) -> int:
     return nodes
 
 
-def expected_s(job: Job, study: Study) -> int:
-    """Estimate a job's seconds by the study alone: a script must not depend on earlier runs."""
-    return START_S + len(job.runs) * assumed_s(study)
-
-
 def assumed_s(study: Study) -> int:
     """Estimate a run's seconds: what the study expects, else half of what it allows."""
     return study.expected_run_s or math.ceil(study.time_limit_s / 2)
 
 
 def minutes(job: Job, study: Study, site: Site, wanted: int | None) -> int:
-    """Choose minutes to ask for: half as much again as expected, and room for a run that hangs."""
+    """Choose minutes to ask for: half as much again as expected, and room for a run that hangs.
+
+    What is expected depends on the study alone: a script must not depend on earlier runs.
+    """
     most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
     least = math.ceil((START_S + tail_s + EARLY_S) / 60)
     if least > (wanted or most or least):
@@ -160,5 +158,6 @@ def minutes(job: Job, study: Study, site: Site, wanted: int | None) -> int:
     if most and wanted and wanted > most:
         rule = f"site {site.name!r} allows {most} (limits.max_minutes); use at most {most}"
         raise UsageError(f"--minutes {wanted}: {rule}")
-    needed = math.ceil((PREFLIGHT_S + 1.5 * expected_s(job, study) + tail_s) / 300) * 5
+    expected_s = START_S + len(job.runs) * assumed_s(study)
+    needed = math.ceil((PREFLIGHT_S + 1.5 * expected_s + tail_s) / 300) * 5
     return wanted or min(needed, most or needed)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -16,33 +16,29 @@ from typing import IO
 
 from bench.config import UsageError
 from bench.record import quiet
-from bench.study.status import duration
 from slurm.driver.closing import SESSION
 from slurm.session import Work
 
 _POLL_S = 0.2
 _LOOK_S = 0.5  # at who else works here: a share of 2 % shows in it
-# runs done, what goes on ('': nothing does), seconds left
-Show = Callable[[int, str, float | None], None]
 
 
-def not_checkout() -> str:
-    """Explain why job scripts would not find the driver here; '' in a checkout."""
-    if Path("slurm/driver/__main__.py").is_file():
-        return ""
-    start = "python -m slurm render STUDY"
-    cure = f"change to the root of a checkout, or write the script here: {start}"
-    return f"{Path.cwd()} is no checkout of this project, from which job scripts run; {cure}"
+def require_checkout() -> None:
+    """Raise UsageError where job scripts would not find the driver."""
+    if not Path("slurm/driver/__main__.py").is_file():
+        rule = "is no checkout of this project, from which job scripts run"
+        cure = "change to the root of a checkout, or write the script here"
+        raise UsageError(f"{Path.cwd()} {rule}; {cure}: python -m slurm render STUDY")
 
 
-def not_one_machine(work: Work) -> str:
-    """Explain why runs made on another host are refused; '' if none are."""
+def require_one_machine(work: Work) -> None:
+    """Raise UsageError where runs were made on another host."""
     this = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
-    if not elsewhere or work.site.hostfile:
-        return ""
-    held = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
-    return f"{held}, and this is {this}: a study stays on one machine; choose another --results"
+    if elsewhere and not work.site.hostfile:
+        held = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
+        rule = f"and this is {this}: a study stays on one machine"
+        raise UsageError(f"{held}, {rule}; choose another --results")
 
 
 def find_hosts(hostfile: str) -> None:
@@ -110,17 +106,3 @@ def signals_caught() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def display(total: int) -> Show:
-    """Make a function that prints a line for each change of how `total` runs go."""
-    last = (0, "")
-
-    def show(done: int, current: str, left_s: float | None) -> None:
-        nonlocal last
-        if current and (done, current) != last:  # another estimate alone is no news
-            left = "" if left_s is None else " left"
-            print(f"{done}/{total} runs done, {current}, {duration(left_s)}{left}", flush=True)
-        last = (done, current)
-
-    return show

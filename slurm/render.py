@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bench.backends.catalogue import interface_variables
 from bench.study.definition import OWNED_FIELDS, Study
 from bench.study.plan import PlannedRun
-from slurm.fit import EARLY_S, REPORT, Job, expected_s, job_name, minutes
+from slurm.fit import EARLY_S, REPORT, Job, job_name, minutes
 from slurm.site import Site
 from slurm.together import TurnGroup, together
 
@@ -59,7 +58,6 @@ def render_batch(
         directives=directives(study, site, job, wanted),
         job=job,
         minutes=minutes(job, study, site, wanted),
-        expected_minutes=math.ceil(expected_s(job, study) / 60),
         early_s=EARLY_S,
         launch_args=step_args(site),
         preflight=shlex.join(word for words in doctor for word in words),

@@ -83,7 +83,7 @@ class Work:
 
     @property
     def looks(self) -> bool:
-        """Whether interim verdicts decide the number of launches.
+        """Whether looks at the answer so far decide the number of launches.
 
         They do not if the study compares nothing, trains to a target or plans fewer than
         MIN_LAUNCHES, or if --launches is given.

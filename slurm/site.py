@@ -189,13 +189,12 @@ def find_study(text: str) -> Path:
     if path.suffix == ".toml" or path.is_file():
         return path
     names = _names("studies")
-    if text not in names and (path / "study.toml").is_file():
-        return path / "study.toml"  # of a study's folder
-    if text not in names:
-        rule = f"neither a shipped study ({', '.join(names)}), nor the path of a .toml file"
-        rule += " or of a study's folder"
-        raise UsageError(f"{text!r} is {rule}{near(text, names)}")
-    return _HERE / "studies" / f"{text}.toml"
+    if text in names:
+        return _HERE / "studies" / f"{text}.toml"
+    if (path / "study.toml").is_file():  # of a study's folder
+        return path / "study.toml"
+    rule = f"neither a shipped study ({', '.join(names)}), nor the path of a .toml file"
+    raise UsageError(f"{text!r} is {rule} or of a study's folder{near(text, names)}")
 
 
 def read_site(name: str) -> Site:

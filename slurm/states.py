@@ -12,10 +12,9 @@ from typing import NamedTuple
 from bench.config import UsageError
 from bench.record.archive import read_file
 from bench.study.folder import JobEvent, read_lines
-from bench.study.status import RunStatus, look, seconds_left
+from bench.study.status import RunStatus, look
 from slurm import slurm_commands
 from slurm.fit import job_of
-from slurm.local_run import Show, display
 from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import Queued
 
@@ -95,41 +94,30 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 
 
 def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
-    """Show how the study's jobs go until none is in the queue, and return the work by then.
+    """Print a line for each change of the study's jobs until none is in the queue; return the work.
 
-    A job that Slurm starts again is followed on, and so are launches that the last job adds; a
-    controller that does not answer is waited for, but not where no job is known: UsageError.
+    A job that Slurm starts again is followed on, and so are launches that the last job adds. A
+    controller that does not answer is waited for.
     """
-    while True:
-        work = open_work(options)
-        require_scheduler(work)
-        slurm_commands.find("squeue")
-        work, grown = _follow(work, poll_s, display(len(work.statuses)))
-        if not grown:
-            return work
-
-
-def _follow(work: Work, poll_s: float, show: Show) -> tuple[Work, bool]:
-    """Wait until no job is queued or the last submitted more launches; return whether it did."""
+    work, last = open_work(options), ""
+    require_scheduler(work)
+    slurm_commands.find("squeue")
     while True:
         queue = slurm_commands.queue(work.site.access.clusters)
         states = job_states(work, queue)
-        work = replace(work, statuses=look_at_jobs(work, states))
-        if queue is None and not states:
-            none = f"{work.folder.path} names no job to wait for"
-            raise UsageError(f"squeue does not answer, and {none}; submit the study first")
         if work.looks and work.folder.asked_launches(work.study) > work.launches:
-            return work, True
+            work = open_work(options)
+        work = replace(work, statuses=look_at_jobs(work, states))
         jobs = Counter(known.state for known in states.values() if known.in_progress)
         if queue is not None and not jobs:
-            return work, False
+            return work
         runs = Counter(status.state for status in work.statuses)
         failed = sum(runs.values()) - sum(runs[state] for state in ("ok", *_COMING))
         parts = [f"{jobs[state]} {state}" for state in _IN_PROGRESS if jobs[state]]
         parts += [f"{failed} runs failed"] if failed else []  # await another submission
         parts += [] if queue is not None else ["squeue does not answer"]
-        coming = [status.run for status in work.statuses if status.state in _COMING]
-        left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
-        left_s = left_s and left_s / max(1, jobs["running"])
-        show(runs["ok"], f"jobs: {', '.join(parts)}", left_s)
+        line = f"{runs['ok']}/{len(work.statuses)} runs done, jobs: {', '.join(parts)}"
+        if line != last:
+            print(line, flush=True)
+        last = line
         time.sleep(poll_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -35,7 +35,24 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
         (work.folder.path / "jobs").mkdir(exist_ok=True)
         before = jobs.pop(REPORT, JobState(REPORTED))
         after = [job.id for job in jobs.values() if job.in_progress]
-        refusal = yield from submission.submit_each(jobs, texts, after)
+        refusal: UsageError | None = None
+        for job in work.jobs:
+            if (known := jobs.get(job.id)) is not None and known.in_progress:
+                yield f"{job.id}  {known.state} as job {known.id}"
+                continue
+            if refusal is not None:
+                yield f"{job.id}  not submitted"
+                continue
+            for run in job.runs:
+                work.folder.set_aside(run.log)
+            waits_for = list(after) if work.site.policy.one_at_a_time else ()
+            try:
+                after.append(submission.submit(texts[job.id], job.id, len(job.runs), waits_for))
+                yield f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs"
+            except UsageError as error:
+                refusal = error
+                silent = isinstance(error, SilentError)
+                yield f"{job.id}  {'submitted, id not known' if silent else 'not submitted'}"
         if report and after:
             pending = before.id if before.state == "pending" else ""
             yield f"{REPORT}  {submission.chain(after, pending)}"
@@ -81,34 +98,6 @@ class _Submission:
         job_id = slurm_commands.submit(script, output, self.lock, after)
         self.record(script, job, job_id, runs, after)
         return job_id
-
-    def submit_each(
-        self, jobs: Mapping[str, JobState], texts: Mapping[str, str], after: list[str]
-    ) -> Generator[str, None, UsageError | None]:
-        """Submit what is not at work until Slurm refuses a job, and add it to `after`; yield lines
-        to print, and return the refusal.
-        """
-        refusal: UsageError | None = None
-        states = {status.run.id: status.state for status in self.work.statuses}
-        for job in self.work.jobs:
-            if (known := jobs.get(job.id)) is not None and known.in_progress:
-                yield f"{job.id}  {known.state} as job {known.id}"
-                continue
-            if refusal is not None:
-                yield f"{job.id}  not submitted"
-                continue
-            for run in job.runs:
-                if states[run.id] != "planned":
-                    self.work.folder.set_aside(run.log)
-            waits_for = list(after) if self.work.site.policy.one_at_a_time else ()
-            try:
-                after.append(self.submit(texts[job.id], job.id, len(job.runs), waits_for))
-                yield f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs"
-            except UsageError as error:
-                refusal = error
-                silent = isinstance(error, SilentError)
-                yield f"{job.id}  {'submitted, id not known' if silent else 'not submitted'}"
-        return refusal
 
     def chain(self, after: Sequence[str], pending: str) -> str:
         """Have the report made once the jobs `after` end, however they do; return a line on it.

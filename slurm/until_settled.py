@@ -85,8 +85,7 @@ class RunLoop:
         session, goal = new_session(), 0
         while self.stopped_by is None:
             self.work = work = open_work(self.work.options, locked=True)
-            if why := local_run.not_one_machine(work):
-                raise UsageError(why)
+            local_run.require_one_machine(work)
             work.folder.keep_study(work.text)
             done = min((run.config.launch or 0 for run in work.todo), default=work.launches)
             if done < goal:

@@ -8,17 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench import give_up
 
 try:
     from bench.config import UsageError
+    from bench.shell import reported
     from bench.study.folder import StudyFolder
-    from bench.study.plan import plan
-    from bench.study.status import look
     from slurm.driver.closing import Diary, complain
-    from slurm.driver.job import LocalJob, SlurmJob, check_allocation
+    from slurm.driver.job import LocalJob, SlurmJob, check_allocation, look_at_runs
     from slurm.driver.script import JobOptions, read_groups
     from slurm.fit import REPORT
 except ModuleNotFoundError as absent:
@@ -57,7 +55,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
     try:
         code, refused = job.work(), ""
     except (UsageError, OSError) as error:
-        code, refused = 2, _one_line(error)
+        code, refused = 2, str(error)
         raise
     finally:
         job.finish(code, refused)
@@ -73,45 +71,29 @@ def _report(options: JobOptions) -> int:
     command = [*options.container, options.python]
     command += ["-m", "plots", "report", str(options.study_dir)]
     code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
-    if options.again and _all_ok(options.study_dir):
+    folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
+    # a job does not submit again what failed
+    if options.again and folder.kept() and all(s.state == "ok" for s in look_at_runs(folder)[1]):
         again = ["-m", "slurm", *options.again]
-        if subprocess.run(
-            [sys.executable, *again], stdin=subprocess.DEVNULL, check=False
-        ).returncode:
+        command = [sys.executable, *again]
+        if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode:
             complain(f"the next launches, from a login node: {shlex.join(['python', *again])}")
     diary.tell("end", reason=f"no report, exit code {code}" if code else "complete", code=code)
     return code
-
-
-def _all_ok(study_dir: Path) -> bool:
-    """Check whether every run begun or planned is ok: a job does not submit again what failed."""
-    folder = StudyFolder(study_dir.parent, study_dir.name)
-    if (study := folder.kept()) is None:
-        return False
-    planned = plan(study, folder.asked_launches(study), folder.runs)
-    return all(
-        look(run, job_is_running=False).state == "ok" for launch in planned for run in launch
-    )
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
     common = list(argv[at + 1 :])
-    try:
+
+    def work() -> int:
         options = JobOptions.read(argv[:at], "python -m slurm.driver")
         if options.report:
             return _report(options)
         return (_in_slurm if options.job else _here)(options, common)
-    except (UsageError, OSError) as error:
-        complain(f"error: {_one_line(error)}")
-        return 2
+
+    return reported(work)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ from pathlib import Path
 from bench.config import UsageError
 from bench.launch import launcher, machine
 from bench.lifecycle.turns import VARIABLE, Place, TurnTable
+from bench.study.definition import Study
 from bench.study.folder import StudyFolder
 from bench.study.plan import plan
-from bench.study.status import look, not_comparable
+from bench.study.status import RunStatus, look, not_comparable
 from slurm.driver.closing import Diary, close, complain, first_error, is_ok, new_session, oom_kills
 from slurm.driver.script import GroupLines, JobOptions, RunLine
 from slurm.driver.steps import Ended, Step, Steps
@@ -211,10 +212,6 @@ class SlurmJob(LocalJob):
 
     def work(self) -> int:
         self.steps.listen(*self.signals)
-        # of a job submitted twice, lest two write one log
-        for other in self.diary.begun_before():
-            if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
-                raise UsageError(f"job {other} is at work on the same runs")
         named = os.environ.get("SLURM_JOB_NODELIST", "")
         self.hosts, nodes = _ask("scontrol", "show", "hostnames", named).split(), self.options.nodes
         if len(self.hosts) != nodes:
@@ -290,17 +287,12 @@ class SlurmJob(LocalJob):
 
         It is done again beside that: a pair counts only inside one start of a job.
         """
-        if (study := StudyFolder(self.folder.parent, self.folder.name).kept()) is None:
-            return
-        launches, ids = (
-            1 + max(line.launch for line in self.lines),
-            {line.id for line in self.lines},
-        )
-        planned = (run for launch in plan(study, launches, self.folder / "runs") for run in launch)
-        looked_at = [look(run, job_is_running=False) for run in planned if run.id in ids]
-        parted = not_comparable(looked_at, study.pairs)
-        for log in (run.log for run in parted if is_ok(run.log)):
-            StudyFolder.set_aside(log)
+        study, statuses = look_at_runs(StudyFolder(self.folder.parent, self.folder.name))
+        ids = {line.id for line in self.lines}
+        of_job = [status for status in statuses if status.run.id in ids]
+        for run in not_comparable(of_job, study.pairs):
+            if is_ok(run.log):
+                StudyFolder.set_aside(run.log)
 
     def _doctor(self, cell: str, ranks: int) -> None:
         name = f"preflight of {cell}"
@@ -321,6 +313,14 @@ class SlurmJob(LocalJob):
                 if re.match(r"failure |.*[Ee]rror: ", line):
                     complain(line)
             raise UsageError(f"the {name} ended with exit code {ended.code}, see {out}")
+
+
+def look_at_runs(folder: StudyFolder) -> tuple[Study, list[RunStatus]]:
+    """Return the study that a job has kept, and the states of all runs planned or begun."""
+    study = folder.kept()
+    assert study is not None, "a job keeps it before its first run"
+    planned = plan(study, folder.asked_launches(study), folder.runs)
+    return study, [look(run, job_is_running=False) for launch in planned for run in launch]
 
 
 def check_allocation(options: JobOptions) -> None:

@@ -52,11 +52,6 @@ class RunLine(NamedTuple):
     ranks: int
     options: list[str]
 
-    @property
-    def launch(self) -> int:
-        index = dict(zip(self.options, self.options[1:], strict=False)).get("--launch", "")
-        return int(index) if index.isdecimal() else 0  # whatever else it is, the run refuses it
-
 
 class GroupLines(NamedTuple):
     """Runs that start together and take turns, or one run; `apart`: why that run takes none."""

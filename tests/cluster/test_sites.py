@@ -9,7 +9,7 @@ import pytest
 from slurm.site import read_site
 from tests.cluster import config
 from tests.cluster.steps import run
-from tests.slurm.scripts import CLUSTERS, STUDIES, report, shipped
+from tests.slurm.studies import CLUSTERS, STUDIES, report, shipped
 
 pytestmark = pytest.mark.cluster
 

@@ -13,7 +13,7 @@
 #SBATCH --no-requeue
 #
 # Study 'smoke' on OSC Cardinal, H100 nodes (site 'cardinal'; not verified):
-# launch 0 at 2 node(s), 2 runs, about 3 min.
+# launch 0 at 2 node(s), 2 runs.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE

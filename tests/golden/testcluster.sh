@@ -11,7 +11,7 @@
 #SBATCH --requeue
 #
 # Study 'smoke' on four emulated nodes on one machine (site 'testcluster'; verified on 2026-11-21):
-# launch 0 at 2 node(s), 2 runs, about 3 min.
+# launch 0 at 2 node(s), 2 runs.
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE

@@ -19,8 +19,7 @@ from bench.study.plan import plan
 from slurm.fit import fit, jobs, text_of
 from slurm.render import render_batch, render_report
 from slurm.site import read_site
-from tests.slurm.fake_slurm import install
-from tests.slurm.stand_in import environment
+from tests.slurm.stand_in import environment, install
 from tests.slurm.studies import ROOT, SMALL, changed, write
 from tests.slurm.test_job_script import Script, finish, last_event, wait_for
 
@@ -97,41 +96,30 @@ def test_a_job_looks_at_the_launch_and_measures(tmp_path: Path) -> None:
     )
 
 
-def test_a_warning_before_the_time_limit_ends_the_run_and_asks_for_another_start(
-    tmp_path: Path,
+@pytest.mark.parametrize(("number", "requeued"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
+def test_a_job_that_is_stopped_is_started_again_with_whole_pairs(
+    tmp_path: Path, number: signal.Signals, requeued: bool
 ) -> None:
-    job = BatchJob(tmp_path, {1: "hang"})
-    process = job.start()
-    wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
-    began = time.monotonic()
-    process.send_signal(signal.SIGUSR1)
-    out, err = process.communicate(timeout=60)
-    assert time.monotonic() - began < 3
-    assert (process.returncode, err) == (1, "")
-    assert job.states() == ["ok", "interrupted", "planned", "planned"]
-    assert last_event(job.runs[1])["interrupted"] is True
-    assert out.splitlines()[-1] == "stopped by USR1: 4 runs, 0 failed, 3 left for the next job"
-    assert job.said()[-1]["reason"] == "stopped by USR1"
-    assert (tmp_path / "scontrol.said").read_text() == "requeue 77\n"
-
-
-def test_a_restart_keeps_whole_pairs(tmp_path: Path) -> None:
-    """What was not finished is done again, and so is what it is compared with."""
+    """By Slurm's warning before the time limit, not where somebody wanted it to end."""
     job = BatchJob(tmp_path, {3: "hang"})
     process, stopped = job.start(), job.runs[3].log
     wait_for(lambda: stopped.exists() and "start" in stopped.read_text())
-    process.terminate()
-    process.communicate(timeout=60)
-    assert not job.requeued()  # somebody wanted it to end
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "")
+    assert job.states() == ["ok", "ok", "ok", "interrupted"]
+    by = f"stopped by {number.name.removeprefix('SIG')}"
+    assert out.splitlines()[-1] == f"{by}: 4 runs, 0 failed, 1 left for the next job"
+    assert job.said()[-1]["reason"] == by
+    assert job.requeued() is requeued
+    if not requeued:
+        return
     before = [run.log.read_text() for run in job.runs[:3]]
     code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")
-    assert code == 0
-    assert job.states() == ["ok"] * 4
+    assert (code, job.states()) == (0, ["ok"] * 4)
     assert out.count("done before, skipped") == 2
     assert [run.log.read_text() for run in job.runs[:2]] == before[:2]
-    again = [run.log.with_suffix(".attempt-1.jsonl").read_text() for run in job.runs[2:]]
-    assert again[0] == before[2]
-    assert '"interrupted": true' in again[1]
+    assert job.runs[2].log.with_suffix(".attempt-1.jsonl").read_text() == before[2]
     for pair in (job.runs[:2], job.runs[2:]):
         assert len({read_run(run.log).allocation for run in pair}) == 1
 
@@ -155,7 +143,6 @@ def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
         ({"SLURM_JOB_NUM_NODES": "3"}, "the job has 3 nodes, these runs need 2\n"),
         ({"FAKE_HOSTS": "r1"}, "scontrol names 1 hosts for 'r[1-2]', the job has 2\n"),
         ({"SLURM_JOB_ID": ""}, "this is not a Slurm job; submit the script: sbatch "),
-        ({"PYTHON": "no-python"}, "no-python is not found; see [setup] of the site, or PYTHON="),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_first_run(
@@ -166,19 +153,6 @@ def test_what_cannot_work_is_refused_before_the_first_run(
     assert code == 2
     assert f"error: {message}" in err
     assert job.states() == ["planned"] * 4
-
-
-def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Path) -> None:
-    """Whoever began later sees the other, and leaves."""
-    job = BatchJob(tmp_path)
-    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho RUNNING\n")
-    begun = job.folder / "jobs" / "n002-launch00.jsonl"
-    begun.parent.mkdir(parents=True)
-    for first, code, err in ((55, 2, "error: job 55 is at work on the same runs\n"), (77, 0, "")):
-        begins = [{"event": "begin", "job": str(job_id), "restart": 0} for job_id in (first, 55)]
-        begun.write_text("".join(f"{json.dumps(begin)}\n" for begin in begins))
-        assert job.finish()[::2] == (code, err)
-        assert job.states() == ["planned" if code else "ok"] * 4
 
 
 def test_wrong_input_stops_the_job_and_a_wrong_world_does_not(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from slurm import states
 from tests.slurm import stand_in
 from tests.slurm.conftest import Calls
-from tests.slurm.fake_slurm import install
-from tests.slurm.stand_in import environment
+from tests.slurm.stand_in import environment, install
 from tests.slurm.studies import write
 from tests.slurm.test_batch import Cluster
 from tests.slurm.test_job_script import finish, start_process
@@ -70,35 +71,39 @@ def names(*launches: int) -> list[str]:
 
 
 def test_the_last_job_submits_the_next_wave_and_waiting_follows(
-    cluster: Waves, call: Calls
+    cluster: Waves, call: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, err = call("submit", *cluster.words)
     assert (code, err) == (0, "")
     assert re.search(r"^6 launches = 0\.\d node-h; at most 8 = 0\.\d node-h$", out, re.M)
     assert cluster.queued() == names(*range(6))
-    waiting = cluster.follow()
-    assert waiting.stdout is not None
-    line = waiting.stdout.readline
-    assert line().startswith("0/24 runs done, jobs: 7 pending, ")
-    (cluster.top / "squeue.down").touch()  # says nothing of the jobs, so it ends nothing
-    assert "squeue does not answer" in line()
-    (cluster.top / "squeue.down").unlink()
-    cluster.measure(noisy=True)
-    out, err = cluster.report()
-    assert (err, len(re.findall("^6 launches; Not settled: .*; 2 more", out, re.M))) == ("", 1)
-    assert cluster.queued() == names(6, 7)
-    jobs = [record["slurm_id"] for record in cluster.records() if record["launches"] == 8]
-    # a second submission, by hand, finds the wave in the queue
-    assert f"n001-launch06  pending as job {jobs[0]}" in call("submit", *cluster.words)[1]
-    assert cluster.queued() == names(6, 7)
-    cluster.measure(noisy=False)
-    out, err = cluster.report()
-    assert (err, cluster.queued()) == ("", [])
-    assert re.search("^8 launches; Not settled: .*; ends: all 8 launches are done$", out, re.M)
-    out, err = waiting.communicate(timeout=60)
-    assert (waiting.returncode, err) == (0, "")
-    assert "/32 runs done" in out
-    assert out.splitlines()[-1] == "small: 32 runs: 32 ok"
+    reports: list[str] = []
+
+    def first_wave() -> None:
+        (cluster.top / "squeue.down").unlink()
+        cluster.measure(noisy=True)
+        reports.append(cluster.report()[0])
+        assert cluster.queued() == names(6, 7)
+
+    def last_wave() -> None:
+        cluster.measure(noisy=False)
+        reports.append(cluster.report()[0])
+        assert cluster.queued() == []
+
+    # while it waits: a controller that does not answer says nothing of the jobs, and ends nothing
+    events = iter([(cluster.top / "squeue.down").touch, first_wave, last_wave])
+    monkeypatch.setattr(states, "time", Mock(sleep=lambda _: next(events)()))
+    code, out, err = call("status", "--follow", *cluster.words)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "0/24 runs done, jobs: 7 pending",
+        "0/24 runs done, jobs: 7 submitted, squeue does not answer",
+        "24/32 runs done, jobs: 3 pending",
+        "small: 32 runs: 32 ok",
+    ]
+    assert re.search("^6 launches; Not settled: .*; 2 more", reports[0], re.M)
+    ends = "^8 launches; Not settled: .*; ends: all 8 launches are done$"
+    assert re.search(ends, reports[1], re.M)
 
 
 def test_a_job_submits_no_failed_run_and_says_where_it_may_not_submit(cluster: Waves) -> None:

@@ -12,19 +12,22 @@ from pathlib import Path
 import pytest
 
 from bench.config import RunConfig, parse_argv
+from slurm.driver.script import read_groups
 from slurm.render import render_job
 from slurm.site import read_site
-from tests.slurm.scripts import (
+from tests.slurm.studies import (
     CLUSTERS,
+    ROOT,
     SITES,
+    SMALL,
     STUDIES,
     complaint,
     planned,
     report,
     run_lines,
     shipped,
+    small,
 )
-from tests.slurm.studies import ROOT, SMALL, small
 
 GOLDEN = ROOT / "tests/golden"
 GOLDEN_SITES = ["local", "cardinal", "testcluster"]
@@ -50,12 +53,18 @@ def test_scripts_are_as_their_golden_copies() -> None:
 def configs(text: str, folder: Path) -> list[RunConfig]:
     """Parse what the run lines of a script ask of `python -m bench`."""
     common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
-    lines = [shlex.split(line)[1:] for line in run_lines(text).splitlines()]
-    logs = [str(folder / "runs" / f"{run}.jsonl") for run, *_ in lines]
-    return [
-        parse_argv([*common, "--world-size", ranks, *own, "--log-path", log])
-        for (_, ranks, *own), log in zip(lines, logs, strict=True)
-    ]
+    words = (
+        [
+            "--world-size",
+            str(run.ranks),
+            *run.options,
+            "--log-path",
+            f"{folder}/runs/{run.id}.jsonl",
+        ]
+        for group in read_groups(run_lines(text))
+        for run in group.lines
+    )
+    return [parse_argv([*common, *own]) for own in words]
 
 
 @pytest.mark.parametrize("site", SITES)

@@ -22,7 +22,6 @@ partition = "gpu"
 [node]
 cores = 64
 gpus = 4
-vendor = "cuda"
 
 [cpu]
 per_rank = 16
@@ -47,7 +46,7 @@ BAD = [
     ("per_rank = 16", "per_rank = 17", "cpu.per_rank=17 times 4 ranks is more than the node's"),
     ("threads = 2", "threads = 20", "cpu.threads=20, but a rank has 16 CPUs; use at most 16"),
     ("threads = 2", "ranks_per_node = 5", "cpu.ranks_per_node=5, but a node has 4 GPUs, one"),
-    ('gpus = 4\nvendor = "cuda"', "gpus = 0", "transport='nccl' joins GPUs, and node.gpus is 0"),
+    ("gpus = 4", "gpus = 0", "transport='nccl' joins GPUs, and node.gpus is 0"),
     ('launch = "srun"', 'launch = "mpirun"', "launch='mpirun' takes a hostfile, no sched"),
     ('transport = "nccl"', 'mpirun_args = ["-v"]', "mpirun_args has no effect with launch='srun'"),
     ('partition = "gpu"', 'extra = ["-p gpu"]', "access.extra: '-p gpu' is not of the form '--"),

@@ -1,27 +1,22 @@
 """A study that stops when it knows: the decision after each look, `slurm run` going by it, and the
-sessions and the seed that its runs share.
+session and the seed that its runs share.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import pytest
 
 from bench.config import UsageError
-from bench.record import append_event, read_run
-from bench.study.files import read_study
-from bench.study.plan import plan
-from slurm import local_run, until_settled
+from bench.record import read_run
 from slurm.session import StudyOptions, Work, open_work
 from slurm.until_settled import Standing, seconds
 from tests.slurm.conftest import Calls
-from tests.slurm.stand_in import complete
+from tests.slurm.stand_in import noisy
 from tests.slurm.studies import SMALL, write
 from tests.slurm.test_cli import Cli
 
@@ -34,6 +29,7 @@ PAIR = {
 ONE_CURVE = SMALL.replace("[strong]\nglobal_batch = 8\n", "")
 
 FIRST = Standing(done=6, wanted=6, most=20)
+BEYOND = "would not end within the budget"
 
 
 @pytest.mark.parametrize(
@@ -47,13 +43,9 @@ FIRST = Standing(done=6, wanted=6, most=20)
         # a budget; without a first look there is no verdict
         (Standing(0, 6, 20, left_s=100, launch_s=44), 6, ""),
         (replace(FIRST, left_s=88, launch_s=44), 8, ""),
-        (
-            replace(FIRST, left_s=87, launch_s=44),
-            6,
-            "2 more, about 88 s, would not end within the budget",
-        ),
+        (replace(FIRST, left_s=87, launch_s=44), 6, f"2 more, about 88 s, {BEYOND}"),
         (replace(FIRST, left_s=10), 8, ""),  # nobody knows: two show it
-        (replace(FIRST, left_s=0), 6, "2 more, would not end within the budget"),
+        (replace(FIRST, left_s=0), 6, f"2 more, {BEYOND}"),
     ],
 )
 def test_what_comes_after_a_look(standing: Standing, launches: int, why: str) -> None:
@@ -97,6 +89,7 @@ def looks(out: str) -> list[str]:
 
 def test_a_study_goes_on_until_it_is_settled(tmp_path: Path) -> None:
     cli = Cli(tmp_path, text=ONE_CURVE, **PAIR)
+    cli.complete(launches=4)
     code, out, err = cli("run")
     assert (code, err) == (0, "")
     (line,) = looks(out)
@@ -107,77 +100,26 @@ def test_a_study_goes_on_until_it_is_settled(tmp_path: Path) -> None:
     assert (code, out.splitlines()) == (0, [line, "12 runs: 12 ok; nothing to do", cli.report()])
 
 
-class Loop:
-    """`slurm run` without processes: each script does all its runs but the first of `wrong`."""
-
-    def __init__(self, folder: Path, call: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.study, self.results = write(folder, ONE_CURVE, **PAIR), folder / "results"
-        self.folder, self._call, self.wrong = self.results / "small", call, [0]
-        self.stopped_by: int | None = None
-        monkeypatch.setattr(local_run, "execute", self._execute)
-        monkeypatch.setattr(local_run, "warn_if_busy", lambda: None)
-        monkeypatch.setattr(until_settled, "look", lambda folder: ("Not settled: 5 %", False))
-
-    def _execute(self, script: Path, lock: IO[str], session: str) -> int | None:
-        last = json.loads((self.folder / "jobs.jsonl").read_text().splitlines()[-1])
-        asked = StudyOptions(study=str(self.study), results=self.results, launches=last["launches"])
-        for run in open_work(asked, locked=True).todo[self.wrong.pop() if self.wrong else 0 :]:
-            complete(run.config)
-            how = {"code": 0, "timed_out": False, "interrupted": False, "said": []}
-            append_event(run.log, "exit", **how, oom_kills=0, limit_s=30, wall_s=1, session=session)
-        return self.stopped_by
-
-    def __call__(self, *words: str) -> tuple[object, str]:
-        code, out, err = self._call("run", str(self.study), "--results", str(self.results), *words)
-        assert err == ""
-        return code, out
-
-
-@pytest.fixture
-def run(tmp_path: Path, call: Calls, monkeypatch: pytest.MonkeyPatch) -> Loop:
-    return Loop(tmp_path, call, monkeypatch)
-
-
-def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(run: Loop) -> None:
-    """An hour's budget lasts: a launch is expected to take one, and takes less."""
-    expects = run.study.read_text().replace("launches = 6", "expected_run_s = 1800\nlaunches = 6")
-    run.study.write_text(expects)
-    code, out = run("--budget", "1h")
+def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(tmp_path: Path) -> None:
+    """An hour's budget lasts: a launch is expected to take a third of one, and takes less."""
+    changes = {**PAIR, "launches": f"expected_run_s = 600\n{PAIR['launches']}"}
+    cli = Cli(tmp_path, text=ONE_CURVE, **changes)
+    cli.complete(6, noisy)
+    code, out, _ = cli("run", "--budget", "1h", behaviours={0: "noisy", 1: "noisy"})
     assert code == 0
     assert [line.partition(";")[0] for line in looks(out)] == [f"{n} launches" for n in (6, 8, 10)]
     assert all("Not settled: " in line for line in looks(out))
     assert looks(out)[-1].endswith("; ends: all 10 launches are done")
-    jobs = [json.loads(line) for line in (run.folder / "jobs.jsonl").read_text().splitlines()]
-    assert [(job["launches"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
-    logs = [*(run.folder / "runs").glob("*.jsonl")]
-    ends = [json.loads(log.read_text().splitlines()[-1])["session"] for log in logs]
+    jobs = [json.loads(line) for line in (cli.folder / "jobs.jsonl").read_text().splitlines()]
+    assert [(job["launches"], job["runs"]) for job in jobs] == [(8, 4), (10, 4)]
+    logs = [*(cli.folder / "runs").glob("launch0[6-9]*.jsonl")]
     # of one command, whatever its waves
-    assert (len(ends), len(set(ends)), all(ends)) == (20, 1, True)
-    assert run("--require-settled")[0] == 3
-
-
-def test_what_is_not_ok_ends_the_loop_and_resuming_goes_on(run: Loop) -> None:
-    run.wrong = [1]
-    code, out = run()
-    assert (code, looks(out)) == (1, [])
-    run.wrong, run.stopped_by = [2], signal.SIGTERM
-    code, out = run()
-    assert (code, looks(out)) == (143, [])
-    run.stopped_by = None
-    code, out = run()
-    assert code == 0
-    assert looks(out)[0].startswith("6 launches; Not settled")
-
-
-FEW = {"world_sizes": "world_sizes = [1]", "seed": "", "cells": PAIR["cells"]}  # two runs a launch
-
-
-def asked(folder: Path, **changes: str) -> StudyOptions:
-    return StudyOptions(study=str(write(folder, **{**FEW, **changes})), results=folder / "results")
+    assert (len(logs), len({read_run(log).allocation for log in logs})) == (8, 1)
+    assert cli("run", "--require-settled")[0] == 3
 
 
 def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> None:
-    study = asked(tmp_path)
+    study = StudyOptions(study=str(write(tmp_path, seed="")), results=tmp_path / "results")
     shown = open_work(study)
     assert shown.study.seed == 0
     first, other = (open_work(study, locked=True) for _ in range(2))
@@ -190,20 +132,5 @@ def test_the_first_run_draws_the_seed_of_a_study_without_one(tmp_path: Path) -> 
         assert later.study.seed == first.study.seed
         found = {status.run.config.study_sha256 for status in later.statuses}
         assert found == {first.study.sha256}
-    given = open_work(asked(tmp_path, seed="seed = 7").model_copy(update={"results": tmp_path}))
+    given = open_work(StudyOptions(study=str(write(tmp_path)), results=tmp_path))
     assert (given.study.seed, given.text) == (7, Path(study.study).read_text())
-
-
-def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
-    cli = Cli(tmp_path, **FEW)
-    assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both launches
-    kept = read_study(cli.folder / "study.toml")
-    planned = plan(kept, 2, cli.folder / "runs")
-    first = {run.log: read_run(run.log).allocation for launch in planned for run in launch}
-    assert len(set(first.values())) == 1
-
-    assert cli("run")[0] == 0  # a session of its own: the first runs of both launches too
-    later = [[read_run(run.log).allocation for run in launch] for launch in planned]
-    assert len({place for launch in later for place in launch}) == 1
-    assert later[0][0] not in first.values()
-    assert not open_work(StudyOptions(study=str(cli.study_file), results=cli.top / "results")).todo

@@ -2,13 +2,14 @@
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.record import append_event
 from bench.study.plan import PlannedRun, plan
-from bench.study.status import RunStatus, count, look, seconds_left, table
+from bench.study.status import RunStatus, count, look, not_comparable, seconds_left, table
 from tests.slurm.stand_in import complete, start
 from tests.slurm.studies import small
 
@@ -110,3 +111,11 @@ def test_an_estimate_prefers_runs_of_the_same_point(tmp_path: Path) -> None:
     assert seconds_left([other], done) == 15
     assert seconds_left([same, other], done) == 35
     assert seconds_left([same], done[2:]) is None
+
+
+def test_a_pair_of_two_allocations_is_done_again(runs: list[PlannedRun]) -> None:
+    pairs = (("ddp/mpi", "horovod/gloo"),)
+    pair = [run for run in runs if run.point.cell != "single" and run.point.world_size == 1]
+    one = [RunStatus(run, "ok", allocation="job 8") for run in pair]
+    assert (len(pair), not_comparable(one, pairs)) == (2, [])
+    assert not_comparable([replace(one[0], allocation="job 9"), one[1]], pairs) == pair
