@@ -41,11 +41,12 @@ class Gap:
     missing: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Trend:
-    """Seconds of a step in the last window over the first, over all runs of a cell."""
+    """Seconds of a step in the last window over the first, over all runs of a cell in one arm."""
 
     cell: str
+    arm: str
     runs: int
     judged_runs: int  # with enough steps and windows
     over_first: stats.Paired | None  # one value a run; None where no run is judged
@@ -224,12 +225,13 @@ def planned_points(study: Study) -> list[Planned]:
 
 
 def trends(runs: pd.DataFrame) -> list[Trend]:
-    """Pool every cell's runs: too noisy one by one, they show together what they share."""
+    """Pool the runs of a cell and arm: too noisy one by one, they show together what they share."""
     pooled = []
-    for cell, rows in runs.groupby("cell"):
+    grouped: Any = runs.groupby(["cell", "arm"])
+    for (cell, arm), rows in grouped:
         last = rows.loc[rows["judged"], "last_over_first"].tolist()
         over = stats.paired_ratio(numerator=last, denominator=[1.0] * len(last)) if last else None
-        pooled.append(Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=over))
+        pooled.append(Trend(cell, arm, len(rows), len(last), over))
     return pooled
 
 

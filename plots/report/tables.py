@@ -346,6 +346,7 @@ STEP_TIMES = (
 )
 TRENDS = (
     Column("cell", "cell"),
+    Column("arm", "arm"),
     Column("runs", "runs"),
     Column("judged_runs", "judged"),
     Column(
