@@ -52,25 +52,7 @@ class Overlap:
     ratio: Estimate  # blocking over overlapped
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """Results on the exchange; lists may be empty. Estimates but ratios are seconds of a step."""
-
-    breakdowns: list[StepParts]
-    costs: list[Cost]
-    overlaps: list[Overlap]
-
-
-def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange:
-    """Examine the points of undisturbed and observed runs."""
-    return Exchange(
-        breakdowns=list(_breakdowns(table, observed, missing)),
-        costs=list(_costs(table, observed, missing)),
-        overlaps=list(_overlaps(table, missing)),
-    )
-
-
-def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
+def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
     """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
     for point in sorted(observed.launches):
         means = observed.launches[point].values()
@@ -91,7 +73,7 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
         )
 
 
-def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
+def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
     """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
     `difference` of steps that were not observed.
     """
@@ -118,7 +100,7 @@ def _mean(seconds: Sequence[float]) -> Estimate | None:
     return stats.arithmetic_mean(seconds) if seconds else None
 
 
-def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
+def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
     """Compare blocking with overlapped, paired by launch; `ratio` is blocking over overlapped."""
     for point in sorted(table.launches):
         if (blocking := _without(table, point, "overlap")) is None:

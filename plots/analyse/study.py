@@ -22,8 +22,7 @@ from bench.study.frames import Loaded
 from bench.study.plan import config_of, points
 from bench.study.points import CURVES, NotCompared, Table, alone, by_point, tabulate
 from bench.study.stats import Estimate
-from plots.analyse import scaling
-from plots.analyse.exchange import Bound, Exchange, bounds, examine
+from plots.analyse import exchange, scaling
 from plots.analyse.scaling import Efficiency, Gain, Throughput
 from plots.analyse.trainings import RankPaces, Trained, summarise, summarise_ranks
 
@@ -89,8 +88,10 @@ class Analysis:
     varying: list[str]  # facts that differ though no point asks for it
     planned: list[Planned]
     gaps: list[Gap]
-    exchange: Exchange
-    bounds: list[Bound]
+    breakdowns: list[exchange.StepParts]
+    costs: list[exchange.Cost]
+    overlaps: list[exchange.Overlap]
+    bounds: list[exchange.Bound]
     trained: list[Trained]
     served: list[RankPaces]
 
@@ -155,7 +156,7 @@ def analyse(
         for curve, point in planned
         if (missed := tuple(b for b in range(study.launches) if b not in held.get(point, ())))
     ]
-    facts = runs["facts"].tolist()
+    facts, observed = runs["facts"].tolist(), tabulate(loaded.observed)
     by_design = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED, *study.varied)
     by_design += (comparability.OWN_CODE,)
     compared = compare(table, study, missing)
@@ -167,8 +168,10 @@ def analyse(
         comparisons=compared,
         gains=gained,
         efficiency=list(scaling.efficiency(table, missing)),
-        bounds=list(bounds(table, runs, collectives, missing)),
-        exchange=examine(table, tabulate(loaded.observed), missing),
+        bounds=list(exchange.bounds(table, runs, collectives, missing)),
+        breakdowns=list(exchange.breakdowns(table, observed, missing)),
+        costs=list(exchange.costs(table, observed, missing)),
+        overlaps=list(exchange.overlaps(table, missing)),
         not_compared=missing,
         step_times=list(_step_times(runs)),
         trends=trends(runs),

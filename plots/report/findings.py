@@ -226,7 +226,7 @@ def _emulated(a: Analysis) -> Iterator[str]:
 
 def _why(a: Analysis) -> Iterator[str]:
     """Explain the primary comparison by what the exchange costs each side, if it was measured."""
-    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs}
+    c, costs = a.primary, {cost.point: cost for cost in a.costs}
     if c is None or not all(point in costs for point in c.points):
         return
     for attribute, text in (
