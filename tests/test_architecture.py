@@ -55,7 +55,7 @@ RULES = (
     Rule(
         ("",),
         {"mpi4py"},
-        but=("bench/backends/collectives.py", "bench/backends/mpi_group.py", *LOOK_AT_BUILDS),
+        but=("bench/backends/mpi_group.py", *LOOK_AT_BUILDS),
     ),
     Rule(("",), {"matplotlib"}, but=("plots/report/figures/",)),
     Rule(TORCH_FREE, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}, but=NEED_TORCH),
