@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ from bench.study import comparability
 from bench.study.definition import Study
 from bench.study.files import salvage_study
 from bench.study.folder import SHIPPED
-from bench.study.points import alone, by_point
+from bench.study.points import by_point
 from bench.study.rows import RunRow, row_of
 
 ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # in the name of a run that was done again
@@ -92,8 +92,6 @@ def load(folder: Path) -> Loaded:
     columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
     for row, session in zip(rows, session_names(*columns), strict=True):
         row["session"] = session
-    if not study.arms:
-        _name_arms(rows)
     frames = {}
     for kind in ("nothing", "breakdown"):
         of_kind = [row for row in rows if kind == row["observe"]]
@@ -188,20 +186,6 @@ def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
     return run
 
 
-def _name_arms(rows: Sequence[RunRow]) -> None:
-    """Name the arms of runs that no study planned, by fields of the work in which they differ."""
-    works = []
-    values = defaultdict(set)
-    for row in rows:
-        varied = comparability.varied_of(row["facts"])
-        works.append(alone(varied) if row["cell"] == "single" else varied)
-        for name, value in works[-1].items():
-            values[name].add(value)
-    for row, work in zip(rows, works, strict=True):
-        differing = (f"{k}={v}" for k, v in work.items() if len(values[k]) > 1)
-        row["arm"] = ", ".join(filter(None, (row["arm"], *differing)))
-
-
 def session_names(
     allocations: Sequence[str], hosts: Sequence[Sequence[str]], began_s: Sequence[float]
 ) -> list[str]:
@@ -232,26 +216,21 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
 
 
 def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
-    """Tell which runs do not count, by log: copies, and all of a point whose work or conditions
-    differ, as runs are averaged.
+    """Tell which runs do not count, by log: all of a point whose work or conditions differ, as runs
+    are averaged.
 
-    A study plans one run of each point in a launch. A scheduler chooses nodes and cores for each
-    job, so these may differ between jobs.
+    A scheduler chooses nodes and cores for each job, so these may differ between jobs.
     """
     aside: dict[str, str] = {}
     for _, group in by_point(runs):
-        for launch, same in group[group["position"].notna()].groupby("launch"):
-            if len(same) > 1:
-                why = f"launch {launch} of its point is there {len(same)} times, so none counts"
-                aside |= dict.fromkeys(same["log"], why)
-        rest = group[~group["log"].isin(aside)]
         facts = []
-        for one, allocation in zip(rest["facts"], rest["allocation"], strict=True):
+        for one, allocation in zip(group["facts"], group["allocation"], strict=True):
             apart = comparability.PER_JOB if allocation.startswith("job ") else ()
             facts.append({k: v for k, v in one.items() if k not in apart})
         if differing := comparability.differences(facts, comparability.PER_LAUNCH):
             why = f"runs of its point differ: {'; '.join(differing)}"
-            aside |= dict.fromkeys(rest["log"], why)
+            why += "; give each kind an --arm or a folder of its own"
+            aside |= dict.fromkeys(group["log"], why)
     return aside
 
 
