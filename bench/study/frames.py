@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -28,12 +28,10 @@ from bench.study.points import by_point
 from bench.study.rows import RunRow, row_of
 
 ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # in the name of a run that was done again
-CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "parts", "trainings", "served", "resources"),
-    *("study_sha256", "took_turns_in"),
-    *(*CLOCK, *fields_with(Role.APART)),
+    *("study_sha256", "took_turns_in", "began_s", "wall_s", *fields_with(Role.APART)),
 )
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
@@ -89,9 +87,7 @@ def load(folder: Path) -> Loaded:
     carried = [row["study_sha256"] for row in rows]
     kept = (folder / "study.toml").exists()
     cell_of = {row["log"]: row["cell"] for row in rows}
-    columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
-    for row, session in zip(rows, session_names(*columns), strict=True):
-        row["session"] = session
+    name_sessions(rows)
     frames = {}
     for kind in ("nothing", "breakdown"):
         of_kind = [row for row in rows if kind == row["observe"]]
@@ -186,26 +182,24 @@ def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
     return run
 
 
-def session_names(
-    allocations: Sequence[str], hosts: Sequence[Sequence[str]], began_s: Sequence[float]
-) -> list[str]:
-    """Name the session of each run: its first start and its machine; '' where no log tells them.
+def name_sessions(runs: Iterable[RunRow]) -> None:
+    """Set the `session` of each run: its first start and its machine; '' where no log tells them.
 
     A session is of one boot, or of the same nodes under a scheduler, and ends where no run starts
     for PAUSE_S: hours change the state of a machine, and midnight does not.
     """
-    names = [""] * len(began_s)
     last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
-    known = [run for run, nodes in enumerate(hosts) if nodes and not math.isnan(began_s[run])]
-    for run in sorted(known, key=began_s.__getitem__):
-        boot = _EXECUTION.fullmatch(allocations[run])
-        machine = boot[1] if boot else f"on {', '.join(hosts[run])}"
+    for run in sorted(runs, key=lambda run: (math.isnan(run["began_s"]), run["began_s"])):
+        run["session"], began_s = "", run["began_s"]
+        if not run["hosts"] or math.isnan(began_s):
+            continue
+        boot = _EXECUTION.fullmatch(run["allocation"])
+        machine = boot[1] if boot else f"on {', '.join(run['hosts'])}"
         before_s, session = last.get(machine, (-math.inf, ""))
-        if began_s[run] - before_s >= PAUSE_S:
-            session = f"{datetime.fromtimestamp(began_s[run], UTC):%Y-%m-%d %H:%M} {machine}"
-        last[machine] = began_s[run], session
-        names[run] = session
-    return names
+        if began_s - before_s >= PAUSE_S:
+            session = f"{datetime.fromtimestamp(began_s, UTC):%Y-%m-%d %H:%M} {machine}"
+        last[machine] = began_s, session
+        run["session"] = session
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:

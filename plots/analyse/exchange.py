@@ -11,6 +11,7 @@ import pandas as pd
 from bench.record.events import PARTS
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
+from bench.study.comparability import LaunchId
 from bench.study.definition import Point
 from bench.study.points import LaunchMean, NotCompared, Table, by_point, describe
 from bench.study.stats import Estimate
@@ -103,10 +104,8 @@ def _mean(seconds: Sequence[float]) -> Estimate | None:
 def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
     """Compare blocking with overlapped, paired by launch; `ratio` is blocking over overlapped."""
     for point in sorted(table.launches):
-        if (blocking := _without(table, point, "overlap")) is None:
-            continue
-        pair = f"{describe(point)} against {describe(blocking)}"
-        if launches := table.shared(point, blocking, _OTHER_WORK, pair, missing):
+        blocking, launches = _without(table, point, "overlap", missing)
+        if launches:
             yield Overlap(
                 point=point,
                 overlapped_seconds=stats.geometric_mean(table.seconds(point, launches)),
@@ -115,20 +114,22 @@ def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
             )
 
 
-def _without(table: Table, point: Point, field: str) -> Point | None:
-    """Find the point that differs in nothing but that `field` is off; None without one."""
-    work = table.work(point)
-    return table.twin(point, {**work, field: "off"}) if work.get(field) == "on" else None
+def _without(
+    table: Table, point: Point, field: str, missing: list[NotCompared]
+) -> tuple[Point, list[LaunchId]]:
+    """Find the point that differs in nothing but that `field` is off, and the launches of both."""
+    work = table.work(point) if point in table.launches else {}
+    if work.get(field) != "on" or (other := table.twin(point, {**work, field: "off"})) is None:
+        return point, []
+    pair = f"{describe(point)} against {describe(other)}"
+    return other, table.shared(point, other, _OTHER_WORK, pair, missing)
 
 
 def _differences(
     table: Table, a: Point, seconds: Callable[[LaunchMean], float], missing: list[NotCompared]
 ) -> list[float]:
     """Subtract from `a`'s seconds those of its twin without the exchange, by launch."""
-    if a not in table.launches or (b := _without(table, a, "exchange")) is None:
-        return []
-    pair = f"{describe(a)} against {describe(b)}"
-    launches = table.shared(a, b, _OTHER_WORK, pair, missing)
+    b, launches = _without(table, a, "exchange", missing)
     return [seconds(table.launches[a][x]) - seconds(table.launches[b][x]) for x in launches]
 
 
