@@ -41,19 +41,6 @@ def test_a_report_says_where_the_study_is_no_valid_one(tmp_path: Path) -> None:
     assert "the margin of 5 % is the one that it names" in note
 
 
-def test_a_study_of_an_earlier_form_is_told_and_loses_no_run(tmp_path: Path) -> None:
-    """Its plain runs had no arm, and are none of the arm that its file names."""
-    for cell, inject_ms in (("ddp/mpi", 0.0), ("ddp/mpi@slow", 5.0)):
-        run = logs.config(cell, 2, inject_ms=inject_ms)
-        logs.write(tmp_path / "runs" / f"{run.arm}.jsonl", run, 0.1)
-    cells = 'cells = ["ddp/mpi", "ddp/mpi@slow"]'
-    logs.study_toml(tmp_path, more=f"{cells}\n[arms.slow]\ninject_ms = 5.0\n")
-    loaded = load(tmp_path)
-    assert loaded.unusable == ()
-    assert sorted(loaded.runs["arm"]) == ["", "slow"]
-    assert "study.toml is no valid study (" in loaded.notes[0]
-
-
 def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:
     """Without `single` there is no common baseline, and none was wanted."""
     logs.study(tmp_path, launches=2, cells={"ddp/mpi": 1.0, "horovod/mpi": 1.1})
