@@ -122,15 +122,12 @@ def _find_logs(folder: Path) -> list[Path]:
 def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
     """Read a folder's study as far as its file tells, and name what had to be assumed."""
     study, wrong = salvage_study(folder / "study.toml", folder.resolve().name)
-    margin = f"the margin of {100 * study.margin:g} %"
-    assumed = f"{margin} is an assumption made when reporting, not beforehand"
-    if not (folder / "study.toml").exists():
-        return study, (f"No study.toml beside the logs: {assumed}.",)
-    if not wrong:
-        return study, ()
-    named = "margin" in study.model_fields_set
-    known = f"{margin} is the one that it names" if named else assumed
-    return study, (f"study.toml is no valid study ({wrong}): no point counts as planned; {known}.",)
+    if wrong and (folder / "study.toml").exists():
+        return study, (f"study.toml is no valid study ({wrong}): no point counts as planned.",)
+    if wrong:
+        assumed = f"the margin of {100 * study.margin:g} % is an assumption made when reporting"
+        return study, (f"No study.toml beside the logs: {assumed}, not beforehand.",)
+    return study, ()
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
@@ -204,9 +201,8 @@ def name_sessions(runs: Iterable[RunRow]) -> None:
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
     """Prepare the runs for a notebook or a file: numbers and texts alone, no column of lists."""
-    frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS], errors="ignore")
-    lists = [name for name in ("curves", "hosts") if name in frame]
-    return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
+    frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS])
+    return frame.assign(**{name: frame[name].map(", ".join) for name in ("curves", "hosts")})
 
 
 def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
@@ -238,7 +234,6 @@ def require(loaded: Loaded, folder: Path) -> None:
         return
     counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
     most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
-    most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
     none = f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
     if not loaded.observed.empty:
         none = "only logs of observed runs are usable; put training runs beside them"

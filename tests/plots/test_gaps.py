@@ -38,7 +38,6 @@ def test_a_report_says_where_the_study_is_no_valid_one(tmp_path: Path) -> None:
     (note,) = load(tmp_path).notes
     assert note.startswith("study.toml is no valid study (")
     assert "did you mean 'launches'?" in note
-    assert "the margin of 5 % is the one that it names" in note
 
 
 def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:

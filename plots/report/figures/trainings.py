@@ -34,7 +34,9 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     rows = sorted(rows, key=lambda row: cells.index(line_label(a, row.point)))
     for row in rows:
         name = line_label(a, row.point)
-        _draw_cell(axes, row, rows[0].usual, name, _style(name, cells))
+        style = look(name, cells)
+        del style["elinewidth"], style["capsize"]  # which are of bars
+        _draw_cell(axes, row, rows[0].usual, name, style)
     least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
     ends = min(100 * t.accuracies[-1] for row in rows for t in row.trainings)
     cut = least - 2 < _FAR < ends
@@ -65,12 +67,6 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     points = [row.point for row in rows]
     caption(a, figure, points, f"{title}, {ranks(world)}", [*filter(None, notes)])
     return figure
-
-
-def _style(name: str, cells: Sequence[str]) -> dict[str, Any]:
-    whole = look(name, cells)
-    kept = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")
-    return {key: whole[key] for key in kept}
 
 
 def _draw_cell(
