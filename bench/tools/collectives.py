@@ -72,9 +72,8 @@ def main(argv: list[str]) -> int:
         return config
 
     def opening(config: RunConfig) -> str:
-        sizes = f"{in_bytes(options.sizes[0])} to {in_bytes(options.sizes[-1])}"
-        work = f"{config.world_size} ranks: {sizes}, {options.repetitions} times"
-        return f"{config.cell}, {work}; loading torch ..."
+        work = f"{len(options.sizes)} sizes, {options.repetitions} times"
+        return f"{config.cell}, {config.world_size} ranks: {work}; loading torch ..."
 
     def load(_: Turns) -> command.RunBody:
         return partial(run, options)

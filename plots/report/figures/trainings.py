@@ -85,13 +85,8 @@ def _draw_cell(
         named = {"label": name} if training is chosen else {}
         axes[0].plot(range(1, 1 + len(shares)), shares, **(line | named))
         axes[1].plot(training.seconds, shares, **line)
-    for done in axes[2:]:
-        _draw_done(done, row, style)
-
-
-def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
-    """Draw a step up at each training that is done; trainings never done keep it below 100 %."""
     at = sorted(t.seconds[-1] for t in row.trainings if t.reached)
-    shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
+    done = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
     small = style | {"markersize": 0.6 * style["markersize"], "linewidth": 1.3}
-    ax.plot([0.0, *at], [0.0, *shares], drawstyle="steps-post", **small)
+    for ax in axes[2:]:  # a step up at each that is done; those never done keep it below 100 %
+        ax.plot([0.0, *at], [0.0, *done], drawstyle="steps-post", **small)
