@@ -18,7 +18,6 @@ GROUND |= {"bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
 STARTS_RANKS = {"bench.launch.launcher", "bench.launch.machine", "bench.lifecycle.turns"}
 PROBE = "bench/tools/doctor/probe.py"  # looks at builds
-USE_MPI = tuple(f"bench/backends/{name}.py" for name in ("collectives", "mpi_group"))
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
 TORCH_FREE = (
     *("slurm/", "plots/", "bench/config/", "bench/record/", "bench/lifecycle/", "bench/study/"),
@@ -48,7 +47,7 @@ RULES = (
     Rule(("plots/analyse/",), {"plots.report", "plots.bundle"}),
     Rule(("plots/report/",), {"plots.bundle"}),
     Rule(("",), {"horovod"}, but=("bench/backends/hvd", PROBE)),
-    Rule(("",), {"mpi4py"}, but=(*USE_MPI, PROBE)),
+    Rule(("",), {"mpi4py"}, but=("bench/backends/mpi_group.py", PROBE)),
     Rule(("",), {"matplotlib"}, but=("plots/report/figures/",)),
     Rule(TORCH_FREE, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}, but=NEED_TORCH),
 )

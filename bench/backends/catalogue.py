@@ -48,7 +48,7 @@ _ROWS = (
         label="PyTorch DDP",
         short_label="DDP",
         implementation="bench.backends.ddp:Ddp",
-        collectives="bench.backends.collectives:of_torch",
+        all_reduces=True,
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",), "tuned": ("bucket_mib",)},
         packages=("torch",),
@@ -68,7 +68,7 @@ _ROWS = (
         label="Horovod",
         short_label="Horovod",
         implementation="bench.backends.hvd:Horovod",
-        collectives="bench.backends.collectives:of_horovod",
+        all_reduces=True,
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",)},
         packages=("horovod",),
@@ -123,9 +123,9 @@ def _add(module: str) -> None:
             raise ValueError(f"FACTS must be BackendFacts with name={name!r}")
         if name in CATALOGUE:
             raise ValueError(f"a backend {name} is in the catalogue already")
-        for place in filter(None, (row.implementation, row.collectives)):
-            if not place.startswith((f"{module}.", f"{module}:")):  # no log would have its files
-                raise ValueError(f"{place} is outside of it; make it a package with that inside")
+        place = row.implementation
+        if not place.startswith((f"{module}.", f"{module}:")):  # no log would have its files
+            raise ValueError(f"{place} is outside of it; make it a package with that inside")
     except Exception as error:
         line = " ".join(f"{type(error).__name__}: {error}".split())
         cure = "mend it, or take it off Python's path"
@@ -140,7 +140,6 @@ for _name in sorted({m.name for m in pkgutil.iter_modules() if m.name.startswith
 # Libraries bundled with a framework: two compared runs differ in them by design, and the version of
 # the package that contains them is compared anyway.
 BUNDLED = ("gloo",)
-PLAIN = "mpi4py"  # MPI without a framework: collectives can be timed, nothing can be trained
 REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says otherwise
 
 
@@ -151,7 +150,7 @@ def frameworks() -> tuple[str, ...]:
 
 def engines() -> tuple[str, ...]:
     """Name the backends whose own all-reduce can be timed."""
-    return tuple(name for name, facts in CATALOGUE.items() if facts.collectives)
+    return tuple(name for name, facts in CATALOGUE.items() if facts.all_reduces)
 
 
 def cells() -> tuple[str, ...]:
@@ -196,8 +195,6 @@ def gloo(cell: str, versions: Mapping[str, str]) -> str:
 
 def label(cell: str) -> str:
     """Name a cell: 'ddp' is 'PyTorch DDP', 'ddp/mpi' is 'PyTorch DDP over MPI'."""
-    if cell == PLAIN:
-        return f"{TRANSPORTS['mpi']} ({PLAIN})"
     transport = parts(cell).transport
     over = f" over {TRANSPORTS.get(transport, transport)}" if transport else ""
     return f"{facts(cell).label}{over}"

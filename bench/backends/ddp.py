@@ -72,6 +72,9 @@ class Ddp(Backend):
         dist.all_reduce(tensor, _OPS[op])
         return tensor.item()
 
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        dist.all_reduce(tensor)
+
     def gather(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(values, value)

@@ -24,7 +24,7 @@ class BackendFacts:
     label: str  # in a title
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
-    collectives: str = ""  # module:function, config -> bench.backends.collectives.Calls; for NCCL
+    all_reduces: bool = False  # whether its all-reduce can be timed by itself; for NCCL it must
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
     cuts_freely: bool = False  # buckets of any size, also without overlap, down to one parameter

@@ -46,6 +46,10 @@ class Horovod(Backend):
         tensor = torch.tensor([value], dtype=torch.float64)
         return float(self._hvd.allreduce(tensor, op=hvd_op, name="scalar").item())
 
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        # by a fixed name, which Horovod's response cache needs
+        self._hvd.allreduce_(tensor, op=self._hvd.Sum, name="all_reduce")
+
     def gather(self, value: Any) -> list[Any]:
         return list(self._hvd.allgather_object(value, name="object"))
 

@@ -41,14 +41,11 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     """Start a backend over NCCL, connect it as for gradients, and record which NCCL it uses."""
     import torch
 
-    from bench.backends import collectives
-
     with listening(os.environ) as info:
         backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
-        all_reduce = collectives.all_reduce(config.backend, config)
         for count in _FLOATS:  # for the first one a framework makes its gradients' communicator
             floats = torch.zeros(count, device=device.torch_device)
-            all_reduce(floats, floats)
+            backend.all_reduce(floats)
             floats[0].item()  # waits for the device
         ctypes.CDLL(None).fflush(None)  # some NCCLs keep the last lines to themselves
         text = info.read_text(errors="replace") if info.is_file() else ""

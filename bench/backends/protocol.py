@@ -85,6 +85,11 @@ class Backend:
         """Reduce `value` over ranks, in float64."""
         return float(value)
 
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        """Add a float32 tensor over ranks in place, by the call that exchanges gradients; of
+        backends with `all_reduces`.
+        """
+
     def gather(self, value: Any) -> list[Any]:
         """Gather every rank's picklable `value`, by rank, on every rank."""
         return [value]

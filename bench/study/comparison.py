@@ -165,8 +165,7 @@ def may_differ(study: Study, a: Point, b: Point) -> set[str]:
     """
     if a.arm == b.arm:
         return {*comparability.OF_A_SIDE}
-    arms = [study.arms[name] for name in (a.arm, b.arm) if name in study.arms]
-    fields = {field for arm in arms for field in arm.fields} if arms else {*comparability.VARIED}
+    fields = {field for name in (a.arm, b.arm) for field in study.arms[name].fields}
     return {*comparability.OF_A_SIDE, *comparability.BUCKETS, *fields} - {comparability.EMULATE}
 
 

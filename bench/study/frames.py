@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,15 +24,14 @@ from bench.study import comparability
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.folder import SHIPPED
-from bench.study.points import alone, by_point
+from bench.study.points import by_point
 from bench.study.rows import RunRow, row_of
 
 ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # in the name of a run that was done again
-CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "parts", "trainings", "served", "resources"),
-    *("study_sha256", "took_turns_in", "observe", *CLOCK),
+    *("study_sha256", "took_turns_in", "observe", "began_s", "wall_s"),
 )
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 _EXECUTION = re.compile(r"session \S+ (boot \S+)")
@@ -88,11 +87,7 @@ def load(folder: Path) -> Loaded:
     carried = [row["study_sha256"] for row in rows]
     kept = (folder / "study.toml").exists()
     cell_of = {row["log"]: row["cell"] for row in rows}
-    columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
-    for row, session in zip(rows, session_names(*columns), strict=True):
-        row["session"] = session
-    if not study.arms:
-        _name_arms(rows)
+    name_sessions(rows)
     frames = {}
     for kind in ("nothing", "breakdown"):
         of_kind = [row for row in rows if kind == row["observe"]]
@@ -183,70 +178,48 @@ def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
     return run
 
 
-def _name_arms(rows: Sequence[RunRow]) -> None:
-    """Name the arms of runs that no study planned, by fields of the work in which they differ."""
-    works = []
-    values = defaultdict(set)
-    for row in rows:
-        varied = comparability.varied_of(row["facts"])
-        works.append(alone(varied) if row["cell"] == "single" else varied)
-        for name, value in works[-1].items():
-            values[name].add(value)
-    for row, work in zip(rows, works, strict=True):
-        differing = (f"{k}={v}" for k, v in work.items() if len(values[k]) > 1)
-        row["arm"] = ", ".join(filter(None, (row["arm"], *differing)))
-
-
-def session_names(
-    allocations: Sequence[str], hosts: Sequence[Sequence[str]], began_s: Sequence[float]
-) -> list[str]:
-    """Name the session of each run: its first start and its machine; '' where no log tells them.
+def name_sessions(runs: Iterable[RunRow]) -> None:
+    """Set the `session` of each run: its first start and its machine; '' where no log tells them.
 
     A session is of one boot, or of the same nodes under a scheduler, and ends where no run starts
     for PAUSE_S: hours change the state of a machine, and midnight does not.
     """
-    names = [""] * len(began_s)
     last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
-    known = [run for run, nodes in enumerate(hosts) if nodes and not math.isnan(began_s[run])]
-    for run in sorted(known, key=began_s.__getitem__):
-        boot = _EXECUTION.fullmatch(allocations[run])
-        machine = boot[1] if boot else f"on {', '.join(hosts[run])}"
+    for run in sorted(runs, key=lambda run: (math.isnan(run["began_s"]), run["began_s"])):
+        run["session"], began_s = "", run["began_s"]
+        if not run["hosts"] or math.isnan(began_s):
+            continue
+        boot = _EXECUTION.fullmatch(run["allocation"])
+        machine = boot[1] if boot else f"on {', '.join(run['hosts'])}"
         before_s, session = last.get(machine, (-math.inf, ""))
-        if began_s[run] - before_s >= PAUSE_S:
-            session = f"{datetime.fromtimestamp(began_s[run], UTC):%Y-%m-%d %H:%M} {machine}"
-        last[machine] = began_s[run], session
-        names[run] = session
-    return names
+        if began_s - before_s >= PAUSE_S:
+            session = f"{datetime.fromtimestamp(began_s, UTC):%Y-%m-%d %H:%M} {machine}"
+        last[machine] = began_s, session
+        run["session"] = session
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
     """Prepare the runs for a notebook or a file: numbers and texts alone, no column of lists."""
-    frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS], errors="ignore")
-    lists = [name for name in ("curves", "hosts") if name in frame]
-    return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
+    frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS])
+    return frame.assign(**{name: frame[name].map(", ".join) for name in ("curves", "hosts")})
 
 
 def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
-    """Tell which runs do not count, by log: copies, and all of a point whose work or conditions
-    differ, as runs are averaged.
+    """Tell which runs do not count, by log: all of a point whose work or conditions differ, as runs
+    are averaged.
 
-    A study plans one run of each point in a launch. A scheduler chooses nodes and cores for each
-    job, so these may differ between jobs.
+    A scheduler chooses nodes and cores for each job, so these may differ between jobs.
     """
     aside: dict[str, str] = {}
     for _, group in by_point(runs):
-        for launch, same in group[group["position"].notna()].groupby("launch"):
-            if len(same) > 1:
-                why = f"launch {launch} of its point is there {len(same)} times, so none counts"
-                aside |= dict.fromkeys(same["log"], why)
-        rest = group[~group["log"].isin(aside)]
         facts = []
-        for one, allocation in zip(rest["facts"], rest["allocation"], strict=True):
+        for one, allocation in zip(group["facts"], group["allocation"], strict=True):
             apart = comparability.PER_JOB if allocation.startswith("job ") else ()
             facts.append({k: v for k, v in one.items() if k not in apart})
         if differing := comparability.differences(facts, comparability.PER_LAUNCH):
             why = f"runs of its point differ: {'; '.join(differing)}"
-            aside |= dict.fromkeys(rest["log"], why)
+            why += "; give each kind an --arm or a folder of its own"
+            aside |= dict.fromkeys(group["log"], why)
     return aside
 
 
@@ -260,7 +233,6 @@ def require(loaded: Loaded, folder: Path) -> None:
         return
     counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
     most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
-    most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
     none = f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
     if not loaded.observed.empty:
         none = "only logs of observed runs are usable; put training runs beside them"

@@ -131,7 +131,16 @@ class Table:
         means_a, means_b = self.launches[a], self.launches[b]
         facts = {x: mean.facts + means_b[x].facts for x, mean in means_a.items() if x in means_b}
         differ = {x: "; ".join(comparability.differences(of, ignore)) for x, of in facts.items()}
-        reasons = {x: why for x, why in differ.items() if why} | _held_apart(means_a, means_b)
+        reasons = {x: why for x, why in differ.items() if why}
+        split = {x.number for x in means_a} & {x.number for x in means_b} - {
+            x.number for x in differ
+        }
+        for number in sorted(split):
+            jobs = (
+                " and ".join(x.allocation or "none recorded" for x in means if x.number == number)
+                for means in (means_a, means_b)
+            )
+            reasons[LaunchId(number)] = f"not in one allocation: {' against '.join(jobs)}"
         missing += [NotCompared(f"{pair}, {launch.name}", why) for launch, why in reasons.items()]
         if not differ and not reasons:
             missing.append(NotCompared(pair, "no launch holds both"))
@@ -192,19 +201,6 @@ def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Average what every run has."""
     names = sorted(set.intersection(*({*run} for run in runs)))
     return {name: sum(run[name] for run in runs) / len(runs) for name in names}
-
-
-def _held_apart(a: Iterable[LaunchId], b: Iterable[LaunchId]) -> dict[LaunchId, str]:
-    """Name per launch that both points have, but in no allocation together, where each has it."""
-    places: list[dict[int, list[str]]] = [defaultdict(list), defaultdict(list)]
-    for launches, held in zip((a, b), places, strict=True):
-        for launch in launches:
-            held[launch.number].append(launch.allocation or "no job or session recorded")
-    return {
-        LaunchId(i): f"not in one allocation: {' and '.join(jobs_a)} against {' and '.join(jobs_b)}"
-        for i, jobs_a in places[0].items()
-        if (jobs_b := places[1].get(i)) and not set(jobs_a) & set(jobs_b)
-    }
 
 
 def describe(point: Point) -> str:

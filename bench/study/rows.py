@@ -24,10 +24,6 @@ RunRow = dict[str, Any]
 ENOUGH_STEPS, ENOUGH_WINDOWS = 10, 3  # timed, of a run; of fewer a warm-up cannot be told
 _OF_THE_NODE = ("busy_jiffies", "idle_jiffies", "steal_jiffies")
 _OWN = "own_jiffies"
-_MEMORY = {
-    "rank_memory_bytes": "peak_memory_bytes",
-    "device_memory_bytes": "peak_device_memory_bytes",
-}
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     *("study_sha256", "model", "dataset", "precision"),
@@ -213,20 +209,22 @@ def _resources(run: Run) -> dict[str, float]:
     config, end = run.config, run.end
     assert config is not None
     values = {
-        name: max((x for x in end.get(field, ()) if x is not None), default=0.0)
-        for name, field in _MEMORY.items()
+        "rank_memory_bytes": max(filter(None, end.get("peak_memory_bytes", ())), default=0),
+        "device_memory_bytes": max(
+            filter(None, end.get("peak_device_memory_bytes", ())), default=0
+        ),
+        "flops_per_image": end.get("flops_per_image") or 0.0,
+        "peak_flops_per_s": 1e12 * (config.peak_tflops or 0.0),
     }
-    values["flops_per_image"] = end.get("flops_per_image") or 0.0
-    values["peak_flops_per_s"] = 1e12 * (config.peak_tflops or 0.0)
     return {name: float(value) for name, value in values.items() if value}
 
 
 def _served(run: Run) -> dict[str, Any]:
     """Return what a usable log says of it; empty for a backend that has one mode."""
     config = run.config
-    if config is None or config.exchange == "off":
-        return {}
-    if "mode" not in facts_of_backend(config.backend).knobs.get(config.settings, ()):
+    assert config is not None
+    knobs = facts_of_backend(config.backend).knobs.get(config.settings, ())
+    if config.exchange == "off" or "mode" not in knobs:
         return {}
     epochs = (event for event in run.events if event["event"] == "epoch")
     last = [list(of_one)[-1] for _, of_one in groupby(epochs, lambda event: event["training"])]
@@ -242,19 +240,20 @@ def _served(run: Run) -> dict[str, Any]:
 
 def _trainings(run: Run) -> tuple[Training, ...]:
     """Read the trainings of a usable log; there are none where the run did not ask for any."""
-    config, trainings = run.config, []
+    config, trainings = run.config, list[Training]()
     assert config is not None
     events = [event for event in run.events if event["event"] == "epoch"]
     for index, group in groupby(events, key=lambda event: int(event["training"])):
         epochs = list(group)
-        training = Training(
-            log=run.path.name,
-            seed=config.seed,
-            index=index,
-            seconds=tuple(accumulate(event["seconds"] for event in epochs)),
-            accuracies=tuple(event["correct"] / event["held_out"] for event in epochs),
-            losses=tuple(float(event["loss"]) for event in epochs),
-            reached=config.reaches(epochs[-1]["correct"], epochs[-1]["held_out"]),
+        trainings.append(
+            Training(
+                log=run.path.name,
+                seed=config.seed,
+                index=index,
+                seconds=tuple(accumulate(event["seconds"] for event in epochs)),
+                accuracies=tuple(event["correct"] / event["held_out"] for event in epochs),
+                losses=tuple(float(event["loss"]) for event in epochs),
+                reached=config.reaches(epochs[-1]["correct"], epochs[-1]["held_out"]),
+            )
         )
-        trainings.append(training)
     return tuple(trainings)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BeforeValidator, ByteSize, Field
 
 from bench import command
-from bench.backends.catalogue import PLAIN, REFERENCE, engines
+from bench.backends.catalogue import REFERENCE, engines
 from bench.config import RunConfig, UsageError, make_config
-from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
 from bench.lifecycle.ending import Pulse
 from bench.lifecycle.turns import Turns
@@ -28,15 +27,12 @@ from bench.record import RunLog
 from bench.study.collectives import Timed
 
 if TYPE_CHECKING:  # the options are read before torch is loaded
-    from bench.backends.collectives import Call
     from bench.backends.protocol import Backend
     from bench.train.device import Device
 
 SIZES = tuple(2**power for power in range(10, 29, 2))  # 1 KiB to 256 MiB
-_COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of a framework
 _PROG = "python -m bench collectives"
 _OF_RUN = ["transport", "world_size", "device", "threads", "log_path", "stall_timeout_s"]
-_BACKENDS = (*engines(), PLAIN)
 _ROW = f"{'bytes':>10} {'median ms':>10} {'range':>18} {'MB/s':>14} {'bus MB/s':>14}"
 _Size = Annotated[ByteSize, Field(ge=4, le=2**36)]
 
@@ -55,7 +51,7 @@ class CollectivesToTime(Options):
         f"mpirun -n 2 --bind-to none {_PROG} --world-size 2 --backend {REFERENCE} --transport mpi"
     )
     backend: str = option(
-        REFERENCE, "whose all-reduce", shown=Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
+        REFERENCE, "whose all-reduce", shown=Shown(metavar=f"{{{','.join(engines())}}}")
     )
     sizes: Annotated[tuple[_Size, ...], BeforeValidator(split_commas)] = option(
         SIZES, "bytes, as 1KiB,1MiB (default: 1KiB to 256MiB, times 4 each)", min_length=1
@@ -63,9 +59,6 @@ class CollectivesToTime(Options):
     repetitions: int = option(
         15, "timed calls of each size, after one that is not", ge=1, le=10_000
     )
-
-    def cell(self, config: RunConfig) -> str:
-        return self.backend if self.backend == PLAIN else config.cell
 
 
 def main(argv: list[str]) -> int:
@@ -78,9 +71,8 @@ def main(argv: list[str]) -> int:
         return config
 
     def opening(config: RunConfig) -> str:
-        sizes = f"{in_bytes(options.sizes[0])} to {in_bytes(options.sizes[-1])}"
-        work = f"{config.world_size} ranks: {sizes}, {options.repetitions} times"
-        return f"{options.cell(config)}, {work}; loading torch ..."
+        work = f"{len(options.sizes)} sizes, {options.repetitions} times"
+        return f"{config.cell}, {config.world_size} ranks: {work}; loading torch ..."
 
     def load(_: Turns) -> command.RunBody:
         return partial(run, options)
@@ -95,44 +87,33 @@ def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
     words = read_words(parser, argv)
     fields = {name: words.pop(name) for name in _OF_RUN if name in words}
     options = CollectivesToTime.checked(words, _PROG)
-    backend = options.backend
-    if backend not in _BACKENDS:
-        raise UsageError(f"backend={backend!r} is none of {', '.join(_BACKENDS)}")
-    if backend == PLAIN:
-        if fields.setdefault("transport", "mpi") != "mpi":
-            raise UsageError(f"backend={PLAIN} is MPI alone; leave --transport out")
-        backend = REFERENCE
-    # it is bench's own rules that know which transport goes with what
-    return options, make_config({"backend": backend, "batch_per_rank": 1, **fields})
+    if options.backend not in engines():
+        raise UsageError(f"backend={options.backend!r} is none of {', '.join(engines())}")
+    return options, make_config({"backend": options.backend, "batch_per_rank": 1, **fields})
 
 
 def run(
     options: CollectivesToTime, config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse
 ) -> bool:
-    """Time the collectives; return True if every result of every collective was right."""
+    """Time the all-reduce of each size; return True if every result was right."""
     import torch
 
     from bench import backends
-    from bench.backends import collectives
     from bench.rig import write_start
     from bench.train import device
 
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
-    cell = options.cell(config)
+    cell = config.cell
     pulse.enter(f"starting {cell}")
     backend = backends.load(config, launch, place)
-    # whose copies all ranks of the node can hold in half of its memory
-    most = machine_bytes() // 2 // _COPIES // launch.local_size
-    sizes = [size for size in options.sizes if size <= most]
     request = {"cell": cell, "repetitions": str(options.repetitions)}
     write_start(config, launch, log, backend, place, request)
     timed: list[Timed] = []
     wrong = 0
-    call = collectives.all_reduce(options.backend, config)
     pulse.enter("timing")
-    for size in sizes:
-        event = time_one(call, size, options.repetitions, backend, place, launch)
+    for size in options.sizes:
+        event = time_one(size, options.repetitions, backend, place, launch)
         log.write("collective", **event)
         timed.append(Timed.of_event(event))
         wrong += event["wrong"]
@@ -146,9 +127,6 @@ def run(
             rates = [f"{quantity(b / 1e6):>14}" for b in (one.bytes_per_s, one.bus_bytes_per_s)]
             median_ms = f"{quantity(one.median_s * 1e3):>10} {f'{low} to {high}':>18}"
             lines.append(f"{in_bytes(one.bytes):>10} {median_ms} {' '.join(rates)}")
-        if large := [in_bytes(size) for size in options.sizes if size not in sizes]:
-            copies = f"not timed, as {_COPIES} copies on each rank do not fit"
-            lines.append(f"{copies}: {', '.join(large)}")
         lines.append(f"{wrong} WRONG RESULTS" if wrong else "every result was right")
         print("\n".join(lines), flush=True)
     pulse.leave()
@@ -157,7 +135,7 @@ def run(
 
 
 def time_one(
-    call: Call, size: int, repetitions: int, backend: Backend, place: Device, launch: Launch
+    size: int, repetitions: int, backend: Backend, place: Device, launch: Launch
 ) -> dict[str, Any]:
     """Time it without barrier and refill; read the clock when the device has finished.
 
@@ -176,13 +154,11 @@ def time_one(
         watch.now()
         backend.barrier()
         started = watch.now()
-        returned = call(tensor, tensor)
+        backend.all_reduce(tensor)
         took = watch.now() - started
-        result = tensor if returned is None else returned
         if repetition:
             seconds.append(took)
-            wrong += not torch.equal(result, right)
-        result.zero_()  # so that the next one cannot pass for it
+            wrong += not torch.equal(tensor, right)
     counted = backend.gather((seconds, wrong))
     return {
         "kind": "all_reduce",

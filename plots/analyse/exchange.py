@@ -11,6 +11,7 @@ import pandas as pd
 from bench.record.events import PARTS
 from bench.study import comparability, stats
 from bench.study.collectives import Measured
+from bench.study.comparability import LaunchId
 from bench.study.definition import Point
 from bench.study.points import LaunchMean, NotCompared, Table, by_point, describe
 from bench.study.stats import Estimate
@@ -52,25 +53,7 @@ class Overlap:
     ratio: Estimate  # blocking over overlapped
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """Results on the exchange; lists may be empty. Estimates but ratios are seconds of a step."""
-
-    breakdowns: list[StepParts]
-    costs: list[Cost]
-    overlaps: list[Overlap]
-
-
-def examine(table: Table, observed: Table, missing: list[NotCompared]) -> Exchange:
-    """Examine the points of undisturbed and observed runs."""
-    return Exchange(
-        breakdowns=list(_breakdowns(table, observed, missing)),
-        costs=list(_costs(table, observed, missing)),
-        overlaps=list(_overlaps(table, missing)),
-    )
-
-
-def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
+def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
     """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
     for point in sorted(observed.launches):
         means = observed.launches[point].values()
@@ -91,7 +74,7 @@ def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> It
         )
 
 
-def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
+def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
     """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
     `difference` of steps that were not observed.
     """
@@ -118,13 +101,11 @@ def _mean(seconds: Sequence[float]) -> Estimate | None:
     return stats.arithmetic_mean(seconds) if seconds else None
 
 
-def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
+def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
     """Compare blocking with overlapped, paired by launch; `ratio` is blocking over overlapped."""
     for point in sorted(table.launches):
-        if (blocking := _without(table, point, "overlap")) is None:
-            continue
-        pair = f"{describe(point)} against {describe(blocking)}"
-        if launches := table.shared(point, blocking, _OTHER_WORK, pair, missing):
+        blocking, launches = _without(table, point, "overlap", missing)
+        if launches:
             yield Overlap(
                 point=point,
                 overlapped_seconds=stats.geometric_mean(table.seconds(point, launches)),
@@ -133,20 +114,22 @@ def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
             )
 
 
-def _without(table: Table, point: Point, field: str) -> Point | None:
-    """Find the point that differs in nothing but that `field` is off; None without one."""
-    work = table.work(point)
-    return table.twin(point, {**work, field: "off"}) if work.get(field) == "on" else None
+def _without(
+    table: Table, point: Point, field: str, missing: list[NotCompared]
+) -> tuple[Point, list[LaunchId]]:
+    """Find the point that differs in nothing but that `field` is off, and the launches of both."""
+    work = table.work(point) if point in table.launches else {}
+    if work.get(field) != "on" or (other := table.twin(point, {**work, field: "off"})) is None:
+        return point, []
+    pair = f"{describe(point)} against {describe(other)}"
+    return other, table.shared(point, other, _OTHER_WORK, pair, missing)
 
 
 def _differences(
     table: Table, a: Point, seconds: Callable[[LaunchMean], float], missing: list[NotCompared]
 ) -> list[float]:
     """Subtract from `a`'s seconds those of its twin without the exchange, by launch."""
-    if a not in table.launches or (b := _without(table, a, "exchange")) is None:
-        return []
-    pair = f"{describe(a)} against {describe(b)}"
-    launches = table.shared(a, b, _OTHER_WORK, pair, missing)
+    b, launches = _without(table, a, "exchange", missing)
     return [seconds(table.launches[a][x]) - seconds(table.launches[b][x]) for x in launches]
 
 

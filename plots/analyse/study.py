@@ -22,8 +22,7 @@ from bench.study.frames import Loaded
 from bench.study.plan import config_of, points
 from bench.study.points import CURVES, NotCompared, Table, alone, by_point, tabulate
 from bench.study.stats import Estimate
-from plots.analyse import scaling
-from plots.analyse.exchange import Bound, Exchange, bounds, examine
+from plots.analyse import exchange, scaling
 from plots.analyse.scaling import Efficiency, Gain, Throughput
 from plots.analyse.trainings import RankPaces, Trained, summarise, summarise_ranks
 
@@ -41,11 +40,12 @@ class Gap:
     missing: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Trend:
-    """Seconds of a step in the last window over the first, over all runs of a cell."""
+    """Seconds of a step in the last window over the first, over all runs of a cell in one arm."""
 
     cell: str
+    arm: str
     runs: int
     judged_runs: int  # with enough steps and windows
     over_first: stats.Paired | None  # one value a run; None where no run is judged
@@ -88,8 +88,10 @@ class Analysis:
     varying: list[str]  # facts that differ though no point asks for it
     planned: list[Planned]
     gaps: list[Gap]
-    exchange: Exchange
-    bounds: list[Bound]
+    breakdowns: list[exchange.StepParts]
+    costs: list[exchange.Cost]
+    overlaps: list[exchange.Overlap]
+    bounds: list[exchange.Bound]
     trained: list[Trained]
     served: list[RankPaces]
 
@@ -154,7 +156,7 @@ def analyse(
         for curve, point in planned
         if (missed := tuple(b for b in range(study.launches) if b not in held.get(point, ())))
     ]
-    facts = runs["facts"].tolist()
+    facts, observed = runs["facts"].tolist(), tabulate(loaded.observed)
     by_design = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED, *study.varied)
     by_design += (comparability.OWN_CODE,)
     compared = compare(table, study, missing)
@@ -166,8 +168,10 @@ def analyse(
         comparisons=compared,
         gains=gained,
         efficiency=list(scaling.efficiency(table, missing)),
-        bounds=list(bounds(table, runs, collectives, missing)),
-        exchange=examine(table, tabulate(loaded.observed), missing),
+        bounds=list(exchange.bounds(table, runs, collectives, missing)),
+        breakdowns=list(exchange.breakdowns(table, observed, missing)),
+        costs=list(exchange.costs(table, observed, missing)),
+        overlaps=list(exchange.overlaps(table, missing)),
         not_compared=missing,
         step_times=list(_step_times(runs)),
         trends=trends(runs),
@@ -224,12 +228,13 @@ def planned_points(study: Study) -> list[Planned]:
 
 
 def trends(runs: pd.DataFrame) -> list[Trend]:
-    """Pool every cell's runs: too noisy one by one, they show together what they share."""
+    """Pool the runs of a cell and arm: too noisy one by one, they show together what they share."""
     pooled = []
-    for cell, rows in runs.groupby("cell"):
+    grouped: Any = runs.groupby(["cell", "arm"])
+    for (cell, arm), rows in grouped:
         last = rows.loc[rows["judged"], "last_over_first"].tolist()
         over = stats.paired_ratio(numerator=last, denominator=[1.0] * len(last)) if last else None
-        pooled.append(Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=over))
+        pooled.append(Trend(cell, arm, len(rows), len(last), over))
     return pooled
 
 

@@ -15,15 +15,6 @@ from bench.study.points import by_point
 from bench.study.rows import Training
 from bench.study.stats import Estimate
 
-_FEWEST_OLYMPIC = 3  # of fewer, nothing is left between the fastest and the slowest
-
-
-def olympic_mean(values: Sequence[float]) -> float | None:
-    """Average all values but the smallest and the largest, as MLPerf scores runs; None of fewer
-    than three (Mattson et al. 2020, MLPerf training benchmark, section 3.2.2).
-    """
-    return float(np.mean(sorted(values)[1:-1])) if len(values) >= _FEWEST_OLYMPIC else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
@@ -73,8 +64,10 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
         shares, ended = [t.accuracies for t in trainings], done or trainings
         text = rows["facts"].iloc[0].get("target", "None")
         target = None if text == "None" else float(text)
-        # one that failed counts as the slowest, as in MLPerf; of several there is none
+        # without the fastest and the slowest, as MLPerf scores runs (Mattson et al. 2020, 3.2.2):
+        # one that failed counts as the slowest, of several there is no mean
         failed = [math.inf] * (len(trainings) - len(done))
+        between = sorted([*seconds, *failed])[1:-1] if len(failed) <= 1 else []
         yield Trained(
             point=point,
             target=target,
@@ -85,7 +78,7 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
             fastest=min(seconds, default=None),
             slowest=max(seconds, default=None),
             mean=float(np.mean(seconds)) if done else None,
-            olympic=olympic_mean([*seconds, *failed]) if len(failed) <= 1 else None,
+            olympic=float(np.mean(between)) if between else None,
             accuracy=stats.arithmetic_mean(last),
             lowest=min(last),
             highest=max(last),

@@ -226,7 +226,7 @@ def _emulated(a: Analysis) -> Iterator[str]:
 
 def _why(a: Analysis) -> Iterator[str]:
     """Explain the primary comparison by what the exchange costs each side, if it was measured."""
-    c, costs = a.primary, {cost.point: cost for cost in a.exchange.costs}
+    c, costs = a.primary, {cost.point: cost for cost in a.costs}
     if c is None or not all(point in costs for point in c.points):
         return
     for attribute, text in (
@@ -404,11 +404,14 @@ def _machine(a: Analysis) -> Iterator[Check]:
         why = f"other processes, or other guests of its host, took {most}, {share}"
         yield f"busy in {len(noisy)} of {known} runs", False, why
     judged = any(t.judged_runs for t in a.trends)
-    changing = [(t.cell, t.over_first) for t in a.trends if t.changes and t.over_first]
-    each = "; ".join(f"{cell} {short(e.estimate, ratio)}" for cell, e in changing)
+    changing = [
+        " ".join(filter(None, (t.cell, t.arm, short(t.over_first.estimate, ratio))))
+        for t in a.trends
+        if t.over_first and t.changes
+    ]
     last = "seconds of a step, last window over first"
     if changing:
-        yield "not steady", False, f"{last}: {each}; a longer warm-up would tell"
+        yield "not steady", False, f"{last}: {'; '.join(changing)}; a longer warm-up would tell"
     elif judged:
         yield "steady", True, f"{last}, differ in no cell by more than {rule(LIMIT)}, noise apart"
     else:

@@ -346,6 +346,7 @@ STEP_TIMES = (
 )
 TRENDS = (
     Column("cell", "cell"),
+    Column("arm", "arm"),
     Column("runs", "runs"),
     Column("judged_runs", "judged"),
     Column(
@@ -403,9 +404,9 @@ def tables(a: Analysis) -> list[ReportTable]:
         one(section(a, versus(a)), comparisons(a), a.comparisons, "comparisons"),
         one("Arms", ARMS, [*a.loaded.study.arms.items()], "arms", marked=False),
         one(section(a, "Gains of arms"), GAINS, a.gains, "gains"),
-        one(exchanged, COSTS, a.exchange.costs, "exchange.costs"),
-        one(exchanged, BREAKDOWNS, a.exchange.breakdowns, "exchange.breakdowns"),
-        one(exchanged, OVERLAPS, a.exchange.overlaps, "exchange.overlaps"),
+        one(exchanged, COSTS, a.costs, "exchange.costs"),
+        one(exchanged, BREAKDOWNS, a.breakdowns, "exchange.breakdowns"),
+        one(exchanged, OVERLAPS, a.overlaps, "exchange.overlaps"),
         one(trained, TRAINED, a.trained, "trained"),
         one(trained, by_epoch(a), a.trained, note="by_epoch"),
         one(section(a, "Each rank by itself"), SERVED, a.served, "served"),

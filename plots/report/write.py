@@ -127,7 +127,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "emulated": a.timelines,
         "machine": machine(a.loaded.host),
         "workload": workload(a),
-        "exchange": {} if any(vars(a.exchange).values()) else None,
+        "exchange": {} if a.breakdowns or a.costs or a.overlaps else None,
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),

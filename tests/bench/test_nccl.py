@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from bench.backends import catalogue, collectives, nccl
+from bench.backends import catalogue, nccl
 from bench.backends.catalogue import CATALOGUE
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
@@ -92,18 +92,18 @@ class Stubbed(Backend):
     def gather(self, value: Any) -> list[Any]:
         return [value, {"NET/Socket"}]
 
-    wrap = reduce_scalar = barrier = close = cast("Any", lambda *_: None)
+    wrap = reduce_scalar = all_reduce = barrier = close = cast("Any", lambda *_: None)
 
 
 def start(path: str) -> None:
     """Start such a backend with the stub as its NCCL, and print which it says it has."""
 
-    def all_reduce(tensor: torch.Tensor, _: torch.Tensor) -> None:
+    def all_reduce(_: torch.Tensor) -> None:
         assert ctypes.CDLL(path).ncclAllReduce() == 0, "NCCL writes of every call"
 
     patched: Any = catalogue
     patched.implementation = lambda _: lambda *_: ctypes.CDLL(path) and Stubbed()
-    collectives.all_reduce = lambda *_: all_reduce
+    Stubbed.all_reduce = staticmethod(all_reduce)
     config = RunConfig(backend="ddp", transport="nccl", device="cuda", batch_per_rank=1)
     before = dict(os.environ)
     backend = nccl.load(config, discover({})._replace(size=2), Cpu())

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from bench.record import append_event
 from bench.study.frames import load
 from plots.analyse.study import Analysis, analyse
 from tests.plots import logs
@@ -99,18 +98,3 @@ def test_parameters_that_differ_are_named_by_launch_and_job(tmp_path: Path) -> N
     places = sorted(m.partition(":")[0] for m in alone.mismatches)
     assert places == ["launch 3 (job 7)", "no launch recorded"]
     assert (alone.groups, alone.runs, two.groups, two.mismatches) == (2, 4, 0, ())
-
-
-def test_without_a_scheduler_a_pair_is_of_one_session(tmp_path: Path) -> None:
-    """Launch 1: Horovod was done again in another session, alone."""
-    for launch, cell, session in (
-        *((0, cell, "A") for cell in ("ddp/mpi", "horovod/mpi")),
-        *((1, "ddp/mpi", "A"), (1, "horovod/mpi", "B")),
-    ):
-        path = tmp_path / f"{launch}-{cell[:3]}.jsonl"
-        logs.write(path, logs.config(cell, 2, launch=launch, seed=launch), 0.1)
-        append_event(path, "exit", code=0, timed_out=False, limit_s=60, session=session)
-    a = analysed(tmp_path)
-    assert [c.paired.n for c in a.comparisons] == [1]
-    (found,) = [n.reason for n in a.not_compared if n.pair.startswith("ddp/mpi")]
-    assert found == "not in one allocation: session A against session B"

@@ -73,13 +73,13 @@ def test_no_bound_of_another_processor_or_beyond_what_was_measured(
 
 
 def test_cells_and_bus_bandwidths(tmp_path: Path) -> None:
-    paths = [log(tmp_path, cell) for cell in ("ddp/mpi", "horovod/gloo", "mpi4py")]
+    paths = [log(tmp_path, cell) for cell in ("ddp/mpi", "horovod/gloo", "ours/tcp")]
     figure = collectives.draw([read(path) for path in paths])
     times, rates = figure.axes
     assert times.get_title(loc="left") == "time, slowest rank"
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == ["PyTorch DDP over MPI", "Horovod over Gloo", "MPI (mpi4py)"]
+    assert names == ["PyTorch DDP over MPI", "Horovod over Gloo", "ours/tcp"]
     bus = [size / (15e-6 + 1.5 * size / 1e9) for size in SIZES]
     assert rates.get_lines()[0].get_ydata() == pytest.approx(bus), "of the slowest rank"
 

@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_what_all_runs_share_is_found_though_none_shows_it_alone() -> None:
-    """A cell whose last window is 3 % faster in every run, beside one that is only noisy."""
+    """An arm whose last window is 3 % faster in every run, beside one that is only noisy."""
     wobble = noise(3, (2, 18), 0.015)
     ratios = np.exp(np.r_[wobble[0] - 0.03, wobble[1]])
-    runs = pd.DataFrame({"cell": ["b"] * 18 + ["a"] * 18, "judged": True})
+    runs = pd.DataFrame({"cell": "a", "arm": ["b"] * 18 + ["a"] * 18, "judged": True})
     runs["last_over_first"] = ratios
-    few = pd.DataFrame({"cell": ["c"] * 2, "judged": False, "last_over_first": 0.5})
+    few = pd.DataFrame({"cell": ["c"] * 2, "arm": "", "judged": False, "last_over_first": 0.5})
     a, b, c = analysis.trends(pd.concat([runs, few]))
     assert (a.changes, b.changes, c.changes) == (False, True, False)
     assert b.over_first is not None

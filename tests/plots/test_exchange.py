@@ -47,7 +47,7 @@ def test_the_stacks_are_as_long_as_the_steps() -> None:
     longest = [
         max(p.get_x() + p.get_width() for p in bars if abs(p.get_y() - y) < 0.5) for y in rows
     ]
-    steps = [b.step_seconds.value for b in a.exchange.breakdowns]
+    steps = [b.step_seconds.value for b in a.breakdowns]
     assert sorted(longest) == pytest.approx(sorted(steps))
     hatches = {(str(p.get_facecolor()), p.get_hatch()) for p in bars}
     assert len(hatches) == len({hatch for _, hatch in hatches}) == 6, "told apart without colours"

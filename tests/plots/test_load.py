@@ -1,6 +1,5 @@
 """Every log is either a row of the frame or listed with its reason; nothing disappears."""
 
-import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -142,22 +141,6 @@ def test_a_log_that_gives_no_number_is_listed_with_the_reason(tmp_path: Path) ->
     ]
 
 
-def test_what_differs_between_runs_that_no_study_planned_names_their_arms(tmp_path: Path) -> None:
-    """No field that all runs share names an arm, and none of the exchange for single."""
-    for model in ("resnet18", "resnet50"):
-        logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
-    for overlap in ("on", "off"):
-        run = logs.config("ddp/mpi", 2, model="resnet50", overlap=overlap)
-        logs.write(tmp_path / f"d-{overlap}.jsonl", run, 0.1)
-    runs = load(tmp_path).runs
-    assert dict(zip(runs["log"], runs["arm"], strict=True)) == {
-        "s-resnet18.jsonl": "model=resnet18",
-        "s-resnet50.jsonl": "model=resnet50",
-        "d-on.jsonl": "model=resnet50, overlap=on",
-        "d-off.jsonl": "model=resnet50, overlap=off",
-    }
-
-
 def test_runs_by_hand_need_no_launch_no_curve_and_no_study(tmp_path: Path) -> None:
     by_hand: dict[str, Any] = {"launch": None, "curves": ()}
     logs.write(tmp_path / "a.jsonl", logs.config("single", **by_hand), 0.1)
@@ -252,27 +235,12 @@ def test_runs_of_jobs_that_state_no_host_join_no_two_that_differ(tmp_path: Path)
         place = logs.host(2, **of_job, **of_ranks(hostname=name, affinity=cores))
         run = logs.config("ddp/mpi", 2, launch=launch)
         logs.write(tmp_path / f"{launch}.jsonl", run, 0.1, provenance=place)
-    aside = "runs of its point differ: hostnames: node1, node2"
+    aside = "runs of its point differ: hostnames: node1, node2; give each kind an --arm or a folder"
+    aside += " of its own"
     assert reasons(load(tmp_path)) == {f"{launch}.jsonl": aside for launch in range(6)}
     for launch in (4, 5):
         (tmp_path / f"{launch}.jsonl").unlink()
     assert len(load(tmp_path).runs) == 4
-
-
-def test_the_copies_of_a_planned_launch_from_elsewhere_do_not_count(tmp_path: Path) -> None:
-    """The same study, run on a second machine of the same name and kind, and copied beside."""
-    for launch, prefix in itertools.product(range(2), ("", "m2-", "m3-")):
-        name = f"{launch}.jsonl"
-        run = logs.config("ddp/mpi", 2, launch=launch, position=0, log_path=Path(name))
-        if (launch, prefix) != (1, ""):
-            logs.write(tmp_path / f"{prefix}{name}", run, 0.1)
-    loaded = load(tmp_path)
-    assert loaded.runs.empty
-    why = "launch {} of its point is there {} times, so none counts"
-    assert reasons(loaded) == {
-        **dict.fromkeys(("0.jsonl", "m2-0.jsonl", "m3-0.jsonl"), why.format(0, 3)),
-        **dict.fromkeys(("m2-1.jsonl", "m3-1.jsonl"), why.format(1, 2)),
-    }
 
 
 def test_the_code_of_a_users_backend_is_a_fact_of_its_own_runs_alone() -> None:

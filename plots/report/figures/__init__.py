@@ -97,12 +97,10 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     def of(p: Point) -> tuple[int, int]:
         return p.world_size, p.batch_per_rank
 
-    parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
+    parts = a.breakdowns
     for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
         rows = [r for r in parts if of(r.point) == page]
         yield name, partial(exchange.breakdown, a, rows)
-    for page, name in file_names("overlap", sorted({of(r.point) for r in overlaps})):
-        yield name, partial(exchange.overlap, a, [r for r in overlaps if of(r.point) == page])
 
 
 def save(figures: dict[str, Figure], folder: Path) -> list[Path]:

@@ -26,7 +26,7 @@ def draw(measured: Sequence[Measured]) -> Figure:
         figure = Figure(figsize=(8.2, 3.2))
         times, rates = figure.subplots(1, 2, sharex=True)
         for m in measured:
-            known = m.cell == catalogue.PLAIN or m.cell.split("/")[0] in catalogue.CATALOGUE
+            known = m.cell.split("/")[0] in catalogue.CATALOGUE
             name = catalogue.label(m.cell) if known else m.cell
             name += f", {ranks(m.ranks)}" if len(sizes) > 1 else ""
             style = look(m.cell, cells, 3.5)

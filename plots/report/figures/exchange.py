@@ -1,32 +1,27 @@
-"""Where a step's time goes, and what overlap gains: one row per cell and arm."""
+"""Where a step's time goes: one row per cell and arm."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.study.points import ranks
-from plots.analyse.exchange import SHOWN, Overlap, StepParts
+from plots.analyse.exchange import SHOWN, StepParts
 from plots.analyse.study import Analysis
 from plots.report.figures.style import (
-    Extent,
     bars_explained,
     caption,
     in_order,
     legend,
-    look,
     mark,
     name_rows,
     panels,
     preset,
     reach,
 )
-from plots.report.format import ms, ratio, short
-
-StepRow = TypeVar("StepRow", StepParts, Overlap)
+from plots.report.format import ms
 
 # Okabe & Ito (2008), each with a hatch of its own: a stack has no markers
 _LOOKS: dict[str, dict[str, Any]] = {
@@ -51,8 +46,10 @@ _NOT_OBSERVED: dict[str, Any] = {
 
 def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
     """Draw stacked parts of observed steps, and a diamond for undisturbed ones."""
-    rows = _sorted(rows)
-    figure, ax = _rows_of(rows, len(SHOWN) + 1)
+    cells = in_order(r.point.cell for r in rows)
+    rows = sorted(rows, key=lambda r: (cells.index(r.point.cell), r.point.arm))
+    height = 0.35 + (0.62 if preset().narrow else 0.5) * len(rows)
+    figure, ((ax,),) = panels(1, 1, height, len(SHOWN) + 1)
     undisturbed = [r.undisturbed_seconds for r in rows if r.undisturbed_seconds]
     values = [*(r.step_seconds for r in rows), *undisturbed]
     frame = 0.0, 1.04 * reach(values)[1]
@@ -66,63 +63,17 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
         if row.undisturbed_seconds is not None:
             style = _NOT_OBSERVED | ({} if i else {"label": "step, not observed"})
             mark(ax, [i], [row.undisturbed_seconds], frame, style, ms, axis="x")
-    name_rows(ax, [(_name(row), "") for row in rows])
-    _finish(ax, frame, "time of a step (ms), mean over ranks")
-    title = "Where a step's time goes"
-    notes = ["Exposed = waiting for the slowest rank + reducing.", bars_explained(values, frame)]
-    legend(figure)
-    _caption(a, figure, rows, title, notes)
-    return figure
-
-
-def overlap(a: Analysis, rows: Sequence[Overlap]) -> Figure:
-    """Draw two marks a cell: filled where the exchange overlaps, open where it follows."""
-    rows = _sorted(rows)
-    figure, ax = _rows_of(rows)
-    values = [e for r in rows for e in (r.overlapped_seconds, r.blocking_seconds)]
-    frame, cells = reach(values), [r.point.cell for r in rows]
-    for i, row in enumerate(rows):
-        style = look(row.point.cell, cells, 6.0) | {"linestyle": "none"}
-        filled = style | {"markerfacecolor": style["color"], "label": "overlapped (filled)"}
-        hollow = style | {"markerfacecolor": "white", "label": "blocking (open)"}
-        for e, marker, shift in (
-            (row.overlapped_seconds, filled, -0.1),
-            (row.blocking_seconds, hollow, 0.1),
-        ):
-            mark(ax, [i + shift], [e], frame, marker, ms, axis="x")
-    name_rows(ax, [(_name(r), f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows])
-    _finish(ax, frame, "time of a step (ms)")
-    notes = ["Filled: overlapped; open: one exchange of all gradients after the last of them."]
-    _caption(a, figure, rows, "What overlap gains", [*notes, bars_explained(values, frame)])
-    return figure
-
-
-def _sorted(rows: Sequence[StepRow]) -> list[StepRow]:
-    cells = in_order(r.point.cell for r in rows)
-    return sorted(rows, key=lambda r: (cells.index(r.point.cell), r.point.arm))
-
-
-def _rows_of(rows: Sequence[Any], names: int = 0) -> tuple[Figure, Axes]:
-    figure, ((ax,),) = panels(1, 1, 0.35 + (0.62 if preset().narrow else 0.5) * len(rows), names)
-    return figure, ax
-
-
-def _name(row: StepParts | Overlap) -> str:
-    return ", ".join(filter(None, [row.point.cell, row.point.arm]))
-
-
-def _finish(ax: Axes, frame: Extent, label: str) -> None:
+    points = [row.point for row in rows]
+    name_rows(ax, [(", ".join(filter(None, (p.cell, p.arm))), "") for p in points])
     ax.set_xlim(*frame)
     ax.xaxis.set_major_formatter(lambda seconds, _: f"{1000 * seconds:g}")
-    ax.set_xlabel(label)
-
-
-def _caption(
-    a: Analysis, figure: Figure, rows: Sequence[StepRow], title: str, notes: Sequence[str]
-) -> None:
-    first = rows[0].point
-    batch, title = (
-        f"{first.batch_per_rank} images per rank.",
-        f"{title} on {ranks(first.world_size)}",
-    )
-    caption(a, figure, [r.point for r in rows], title, [batch, *notes])
+    ax.set_xlabel("time of a step (ms), mean over ranks")
+    legend(figure)
+    notes = [
+        f"{points[0].batch_per_rank} images per rank.",
+        "Exposed = waiting for the slowest rank + reducing.",
+        bars_explained(values, frame),
+    ]
+    title = f"Where a step's time goes on {ranks(points[0].world_size)}"
+    caption(a, figure, points, title, notes)
+    return figure

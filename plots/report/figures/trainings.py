@@ -34,7 +34,9 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     rows = sorted(rows, key=lambda row: cells.index(line_label(a, row.point)))
     for row in rows:
         name = line_label(a, row.point)
-        _draw_cell(axes, row, rows[0].usual, name, _style(name, cells))
+        style = look(name, cells)
+        del style["elinewidth"], style["capsize"]  # which are of bars
+        _draw_cell(axes, row, rows[0].usual, name, style)
     least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
     ends = min(100 * t.accuracies[-1] for row in rows for t in row.trainings)
     cut = least - 2 < _FAR < ends
@@ -67,12 +69,6 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     return figure
 
 
-def _style(name: str, cells: Sequence[str]) -> dict[str, Any]:
-    whole = look(name, cells)
-    kept = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")
-    return {key: whole[key] for key in kept}
-
-
 def _draw_cell(
     axes: Sequence[Axes], row: Trained, usual: Training, name: str, style: dict[str, Any]
 ) -> None:
@@ -89,13 +85,8 @@ def _draw_cell(
         named = {"label": name} if training is chosen else {}
         axes[0].plot(range(1, 1 + len(shares)), shares, **(line | named))
         axes[1].plot(training.seconds, shares, **line)
-    for done in axes[2:]:
-        _draw_done(done, row, style)
-
-
-def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
-    """Draw a step up at each training that is done; trainings never done keep it below 100 %."""
     at = sorted(t.seconds[-1] for t in row.trainings if t.reached)
-    shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
+    done = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
     small = style | {"markersize": 0.6 * style["markersize"], "linewidth": 1.3}
-    ax.plot([0.0, *at], [0.0, *shares], drawstyle="steps-post", **small)
+    for ax in axes[2:]:  # a step up at each that is done; those never done keep it below 100 %
+        ax.plot([0.0, *at], [0.0, *done], drawstyle="steps-post", **small)
