@@ -17,7 +17,6 @@ from bench.study.stats import Estimate
 from bench.study.words import count, rule, sentence, word
 from plots.analyse.exchange import SHOWN, StepParts
 from plots.analyse.study import Analysis
-from plots.analyse.trainings import Trained
 from plots.report.findings import checks
 from plots.report.format import (
     giga,
@@ -34,7 +33,6 @@ from plots.report.format import (
 from plots.report.labels import over, section, versus
 
 _FEW = 3  # rows, from which on what all say alike is said once
-_EPOCHS = (*range(1, 11), 15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 
 
 def show(value: Any) -> str:
@@ -253,18 +251,6 @@ TRAINED = (
 )
 
 
-def by_epoch(a: Analysis) -> tuple[Column, ...]:
-    """Show mean accuracy after the first and some later epochs; empty where no point has any."""
-    most = max((len(t.means) for t in a.trained), default=0)
-    epochs = sorted({epoch for epoch in _EPOCHS if epoch <= most} | ({most} - {0}))
-
-    def after(epoch: int, trained: Trained) -> float | None:
-        return trained.means[epoch - 1] if epoch <= len(trained.means) else None
-
-    columns = (Column(partial(after, epoch), f"after {epoch}", percent) for epoch in epochs)
-    return (*POINT, *BATCH, *columns) if epochs else ()
-
-
 SERVED = (
     *POINT,
     Column("point.batch_per_rank", "images per rank"),
@@ -407,7 +393,6 @@ def tables(a: Analysis) -> list[ReportTable]:
         one(exchanged, BREAKDOWNS, a.exchange.breakdowns, "exchange.breakdowns"),
         one(exchanged, OVERLAPS, a.exchange.overlaps, "exchange.overlaps"),
         one(trained, TRAINED, a.trained, "trained"),
-        one(trained, by_epoch(a), a.trained, note="by_epoch"),
         one(section(a, "Each rank by itself"), SERVED, a.served, "served"),
         one(section(a, "Throughput"), throughput(a), a.throughput, "throughput"),
         one(section(a, "Scaling"), SCALING, a.efficiency, "scaling"),
