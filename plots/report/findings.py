@@ -9,7 +9,7 @@ import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
@@ -30,6 +30,7 @@ from plots.report.labels import by_weight, marked, over, sides, versus
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 _FULL = 0.9  # share of the time from which on cores are as good as full
 _MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more
+_OF_CURVES = ("emulated", "machine", "scaling")  # kinds of statements
 Check = tuple[str, bool | None, str]  # name, whether it holds (None: nothing tells), why
 
 
@@ -86,6 +87,20 @@ def findings(a: Analysis) -> list[Statement]:
     }
     made = [Statement(kind, text) for kind, some in texts.items() for text in some]
     return [*made, *_next(a), *checks(a)]
+
+
+def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> list[Statement]:
+    """Put what another study says of its scaling curves in place of what this one says of its."""
+    about = {kind: [one for one in findings(other) if one.kind == kind] for kind in _OF_CURVES}
+    first, *emulated = about["emulated"] or about["machine"]
+    return [
+        *(one for one in whole if one.kind not in ("scaling", "next")),
+        replace(first, kind="machine", text=f"Curves: {first.text}"),
+        *(Statement("scaling", text) for text in _contrast(a, other)),
+        *about["scaling"],
+        *emulated,
+        *(one for one in whole if one.kind == "next"),
+    ]
 
 
 def terminal(whole: Sequence[Statement], page: Path) -> list[str]:
@@ -161,6 +176,37 @@ def _curve(a: Analysis, c: Comparison) -> str:
     ]
     n = f"{count(c.paired.n, 'launch')}, a curve without a verdict."
     return f"{over(c)}{_way(c)} is {', '.join(values)}; {n}"
+
+
+def _contrast(a: Analysis, curves: Analysis) -> Iterator[str]:
+    """Explain in a sentence why the primary comparison and emulated curves tell of other sides."""
+    c = a.primary
+    same = [
+        e
+        for e in by_weight(curves)
+        if c and (c.reference, c.candidate) == (e.reference, e.candidate)
+    ]
+    if c is None or c.emulated or not (same := [e for e in same if e.emulated]):
+        return
+    largest = max(same, key=lambda e: e.world_size)
+    if _ahead(c) != _ahead(largest):
+        real, slept = (
+            f"on {ranks(e.world_size)} ({e.batch_per_rank} images per rank) {_ahead(e)} is ahead "
+            f"({over(e)} = {short(e.estimate, ratio)})"
+            for e in (c, largest)
+        )
+        yield (
+            f"Real and emulated differ: with real compute {real}, with emulated compute {slept}; "
+            "compute that sleeps leaves the cores to the exchange, so the answer above is for real "
+            "compute alone."
+        )
+
+
+def _ahead(c: Comparison) -> str:
+    """Name the side that is ahead; 'neither' where the ratio is inside the margin."""
+    if c.verdict != "faster" and abs(math.log(c.paired.ratio)) <= math.log1p(c.margin):
+        return "neither"
+    return sides(c)[c.paired.ratio > 1]
 
 
 def _scaling(a: Analysis) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Figures of one study as SVG and PNG: only here is matplotlib known, and no number computed."""
+"""Figures of one study: only here is matplotlib known, and no number computed."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,17 +16,16 @@ from bench.study.disk import write_whole
 from plots.analyse.scaling import Throughput
 from plots.analyse.study import Analysis
 from plots.report.figures import curves, exchange, ratio, trainings
-from plots.report.figures.style import PRESETS, STYLE, Preset, drawn_as, with_names
+from plots.report.figures.style import STYLE, with_names
 from plots.report.format import file_names
 from plots.report.labels import page_arm
-from plots.report.page import Picture
 
 # formats, and what of the moment each would hold
 ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
 _DPI = 200
 
 
-def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[str, Figure]:
+def draw(a: Analysis, only: str = "") -> dict[str, Figure]:
     """Draw all figures the study has points for, or one, by file name without ending.
 
     Raises UsageError for one that is not there.
@@ -34,7 +33,7 @@ def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[
     drawings = dict(_each(a))
     if only and only not in drawings:
         raise UsageError(f"the study has no figure {only!r}; it has {', '.join(drawings)}")
-    with drawn_as(preset):
+    with matplotlib.rc_context(STYLE):
         return {name: drawings[name]() for name in ([only] if only else drawings)}
 
 
@@ -105,11 +104,16 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
         yield name, partial(exchange.overlap, a, [r for r in overlaps if of(r.point) == page])
 
 
-def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
-    """Write each figure as .svg and .png, without dates: the same numbers give the same bytes."""
+def save(figures: dict[str, Figure], folder: Path) -> dict[str, str]:
+    """Write each figure as .svg, without dates: the same numbers give the same bytes.
+
+    Returns their SVG by name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    names = [folder / f"{name}.{ending}" for name in figures for ending in ("svg", "png")]
-    return [save_as(figures[path.stem], path) for path in names]
+    drawn = {name: _data(figure, "svg") for name, figure in figures.items()}
+    for name, data in drawn.items():
+        write_whole(folder / f"{name}.svg", data)
+    return {name: data.decode() for name, data in drawn.items()}
 
 
 def save_as(figure: Figure, path: Path) -> Path:
@@ -123,13 +127,3 @@ def _data(figure: Figure, ending: str) -> bytes:
         figure.savefig(data, format=ending, dpi=_DPI, metadata={ENDINGS[ending]: None})
     drawn = data.getvalue()
     return with_names(drawn.decode()).encode() if ending == "svg" else drawn
-
-
-def pictures(
-    drawn: Mapping[str, Figure], narrow: Mapping[str, Figure], folder: Path
-) -> Iterator[Picture]:
-    """Read the figures as they were saved, each beside the same in the width of a phone."""
-    for name, figure in drawn.items():
-        words = " ".join(text.get_text() for text in figure.texts)
-        wide, small = (folder / f"{name}.svg").read_text(), _data(narrow[name], "svg").decode()
-        yield Picture(name, wide, small, words)

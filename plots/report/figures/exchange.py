@@ -21,7 +21,6 @@ from plots.report.figures.style import (
     mark,
     name_rows,
     panels,
-    preset,
     reach,
 )
 from plots.report.format import ms, ratio, short
@@ -65,11 +64,11 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
     for i, row in enumerate(rows):
         if row.undisturbed_seconds is not None:
             style = _NOT_OBSERVED | ({} if i else {"label": "step, not observed"})
-            mark(ax, [i], [row.undisturbed_seconds], frame, style, ms, axis="x")
+            mark(ax, [i], [row.undisturbed_seconds], style, ms, axis="x")
     name_rows(ax, [(_name(row), "") for row in rows])
     _finish(ax, frame, "time of a step (ms), mean over ranks")
     title = "Where a step's time goes"
-    notes = ["Exposed = waiting for the slowest rank + reducing.", bars_explained(values, frame)]
+    notes = ["Exposed = waiting for the slowest rank + reducing.", bars_explained(values)]
     legend(figure)
     _caption(a, figure, rows, title, notes)
     return figure
@@ -89,11 +88,11 @@ def overlap(a: Analysis, rows: Sequence[Overlap]) -> Figure:
             (row.overlapped_seconds, filled, -0.1),
             (row.blocking_seconds, hollow, 0.1),
         ):
-            mark(ax, [i + shift], [e], frame, marker, ms, axis="x")
+            mark(ax, [i + shift], [e], marker, ms, axis="x")
     name_rows(ax, [(_name(r), f"blocking / overlapped {short(r.ratio, ratio)}") for r in rows])
     _finish(ax, frame, "time of a step (ms)")
     notes = ["Filled: overlapped; open: one exchange of all gradients after the last of them."]
-    _caption(a, figure, rows, "What overlap gains", [*notes, bars_explained(values, frame)])
+    _caption(a, figure, rows, "What overlap gains", [*notes, bars_explained(values)])
     return figure
 
 
@@ -103,7 +102,7 @@ def _sorted(rows: Sequence[StepRow]) -> list[StepRow]:
 
 
 def _rows_of(rows: Sequence[Any], names: int = 0) -> tuple[Figure, Axes]:
-    figure, ((ax,),) = panels(1, 1, 0.35 + (0.62 if preset().narrow else 0.5) * len(rows), names)
+    figure, ((ax,),) = panels(1, 1, 0.35 + 0.62 * len(rows), names)
     return figure, ax
 
 

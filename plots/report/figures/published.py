@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from plots.report.figures.style import (
-    GREY,
-    GUIDE,
-    PRESETS,
-    drawn_as,
-    legend,
-    look,
-    panels,
-    scale_axes,
-)
+from plots.report.figures.style import GUIDE, STYLE, inscribe, legend, look, panels, scale_axes
 from plots.report.format import clean
 
 _FOOT = (
@@ -33,9 +24,9 @@ def draw(rows: pd.DataFrame) -> Figure:
     )  # the look of the cell over MPI where no transport is told
     cells = sorted(set(backends))
     lines: Any = rows.assign(cell=backends).groupby(["source", "curve", "backend"], sort=False)
-    wide = replace(PRESETS["page"], width_in=9.6)
-    with drawn_as(wide):
-        figure, (axes,) = panels(1, 2, 3.2, names=3 * len(lines))
+    with matplotlib.rc_context(STYLE):
+        figure, (axes,) = panels(1, 2, 3.2, names=2 * len(lines))
+        figure.set_figwidth(9.6)
         for ax, kind in zip(axes, ("own", "common"), strict=True):
             for (source, curve, backend), series in lines:
                 points = series.dropna(subset=[kind]).sort_values("world_size", kind="stable")
@@ -58,8 +49,6 @@ def draw(rows: pd.DataFrame) -> Figure:
             against = {"own": "its own one rank", "common": "one plain process"}[kind]
             ax.set(xlabel="ranks", title=f"against {against}")
         axes[0].set_ylabel("efficiency (%)")
-        legend(figure, columns=2)
-        title = "Scaling as published (hollow) and as measured here (filled)"
-        figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
-        figure.supxlabel(_FOOT, x=0.01, ha="left", wrap=True, color=GREY)
+        legend(figure)
+        inscribe(figure, "Scaling as published (hollow) and as measured here (filled)", _FOOT)
         return figure
