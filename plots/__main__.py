@@ -29,17 +29,9 @@ class MakeReport(Command):
     out: Path | None = option(None, "folder to write to; default: STUDY")
 
     def run(self) -> None:
-        folder = self.folder
-        if self.out is None and not (
-            (folder / "study.toml").exists() or (folder / "runs").is_dir()
-        ):
-            raise UsageError(
-                f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; "
-                f"name a folder with --out"
-            )
         from plots.report.write import make
 
-        for line in make(folder, self.out or folder, self.scaling):
+        for line in make(self.folder, self.out or self.folder, self.scaling):
             print(line)
 
 
@@ -73,7 +65,10 @@ class DrawFigure(Command):
             print(draw_folder(self.folder, self.out))
             return
         a = analysed(self.folder)
-        figure = figures.draw(a, self.name)[self.name]
+        drawn = figures.draw(a)
+        if self.name not in drawn:
+            raise UsageError(f"the study has no figure {self.name}; it has {', '.join(drawn)}")
+        figure = drawn[self.name]
         if self.preset == "paper":
             strip(figure)
         else:
@@ -104,22 +99,18 @@ class PackBundle(Command):
 
 
 class ExportStudy(Command):
-    """Write a study's comparisons as a table in LaTeX, or its step times for Extra-P."""
+    """Write a study's comparisons as a table for a paper."""
 
-    form: Literal["extra-p", "latex"] = option(..., "of the file", shown=Shown("FORMAT"))
+    form: Literal["latex"] = option(..., "of the file", shown=Shown("FORMAT"))
     folder: StudyPath
     out: Path = option(..., "file to write", shown=Shown("-o"))
-    curve: Literal["weak", "strong"] = option("weak", "of extra-p: ranks are its parameter")
 
     def run(self) -> None:
         from bench.study.disk import write_whole
-        from plots.report.export import extra_p, latex
+        from plots.report.export import latex
         from plots.report.write import analysed
 
-        a = analysed(self.folder)
-        text, remarks = (latex(a), []) if self.form == "latex" else extra_p(a, self.curve)
-        for line in (*remarks, write_whole(self.out, text.encode())):
-            print(line)
+        print(write_whole(self.out, latex(analysed(self.folder)).encode()))
 
 
 class CompareStudies(Command):

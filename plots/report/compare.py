@@ -34,7 +34,6 @@ _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
 _DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
 _CHANGES = (
     *tables.POINT,
-    tables.BATCH[0],
     Column("before", "images/s before [95 %]", rate),
     Column("after", "after [95 %]", rate),
     Column("ratio", "ratio [95 %]", ratio),

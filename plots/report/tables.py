@@ -134,12 +134,12 @@ def _keys(*attributes: str) -> tuple[Column, ...]:
     return tuple(map(Column, attributes))
 
 
-POINT = (
+_CELL = (
     Column("point.cell", "cell"),
     Column("point.arm", "arm"),
     Column("point.world_size", "ranks"),
 )
-BATCH = (Column("point.batch_per_rank", "images per rank"), Column("point.global_batch"))
+POINT = (*_CELL, Column("point.batch_per_rank", "images per rank"), Column("point.global_batch"))
 _FLAGS = Column("flags", "flags", lambda flags: "; ".join(flags) or "-")
 _WHERE = (
     Column("world_size", "ranks"),
@@ -196,7 +196,6 @@ DETAILS = (
 )
 GAINS = (
     *POINT,
-    *BATCH,
     Column("baseline.arm", "over", key="baseline_arm"),
     Column("ratio", "images/s, ratio [95 %]", ratio),
     Column("ratio.n", "n", key=""),
@@ -209,7 +208,6 @@ ARMS = (
 )
 COSTS = (
     *POINT,
-    *BATCH,
     *(Column(f"{part}_seconds", f"{part} ms [95 %]", ms) for part in ("exposed", "inflation")),
     Column("difference_seconds", "T(on) - T(off) ms [95 %]", ms),
 )
@@ -221,21 +219,18 @@ def _part(name: str, row: StepParts) -> Estimate:
 
 BREAKDOWNS = (
     *POINT,
-    *BATCH,
     *(Column(partial(_part, x), f"{x} ms", ms, f"{x}_seconds") for x in SHOWN),
     Column("step_seconds", "sum ms", ms),
     Column("undisturbed_seconds", "not observed ms", ms),
 )
 OVERLAPS = (
     *POINT,
-    *BATCH,
     *(Column(f"{way}_seconds", f"{way} ms [95 %]", ms) for way in ("overlapped", "blocking")),
     Column("ratio", "blocking / overlapped [95 %]", ratio),
     Column("ratio.n", "n", key=""),
 )
 TRAINED = (
     *POINT,
-    *BATCH,
     Column("target", "target", rule),
     Column(lambda t: len(t.trainings), "trainings", key="trainings"),
     Column("reached", "reached it"),
@@ -252,7 +247,7 @@ TRAINED = (
 
 
 SERVED = (
-    *POINT,
+    *_CELL,
     Column("point.batch_per_rank", "images per rank"),
     Column("slowest", "slowest rank, images/s [95 %]", rate),
     Column("mean", "mean of ranks, images/s [95 %]", rate),
@@ -272,7 +267,6 @@ def throughput(a: Analysis) -> tuple[Column, ...]:
     return (
         Column("curve", "curve"),
         *POINT,
-        *BATCH,
         Column("images_per_s", "images/s [95 %]", rate),
         Column("step_seconds", "step ms [95 %]", ms),
         *(column for column in resources if any(column.values(a.throughput))),
@@ -286,7 +280,7 @@ def throughput(a: Analysis) -> tuple[Column, ...]:
 
 SCALING = (
     Column("curve", "curve"),
-    *POINT,
+    *_CELL,
     *_keys("point.batch_per_rank", "point.global_batch"),
     Column("kind", "baseline", key="baseline_kind"),
     *_keys("baseline", "baseline_images_per_s"),
@@ -300,7 +294,6 @@ SCALING = (
 BOUNDS = (
     Column("curve", "curve"),
     *POINT,
-    *BATCH,
     Column("gradient_bytes", "gradients MB", megabytes),
     Column("exchange_seconds", "all-reduce alone ms", ms),
     Column("visible_efficiency", "efficiency, nothing hidden", percent),
@@ -309,7 +302,6 @@ BOUNDS = (
 GAPS = (
     Column("curve", "curve"),
     *POINT,
-    *BATCH,
     Column("planned", "launches planned", key="launches_planned"),
     Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
     Column("missing", "missing", key="launches_missing"),
@@ -323,7 +315,6 @@ LOGS = (
 )
 STEP_TIMES = (
     *POINT,
-    *BATCH,
     Column("runs", "runs"),
     Column("steps_per_run", "steps per run"),
     Column("median_seconds", "median ms", ms),

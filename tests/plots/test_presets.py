@@ -19,8 +19,10 @@ from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
 # one of each kind of figure
-SHIPPED = ("emulated", "emulated-cluster", "exposed", "local", "local-transports", "overlap")
-SHIPPED += ("precision", "sync-async")
+SHIPPED = (
+    *("emulated", "emulated-cluster", "exposed", "local", "local-transports"),
+    *("overlap", "precision", "sync-async"),
+)
 
 
 @pytest.fixture(scope="module")

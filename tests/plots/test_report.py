@@ -77,7 +77,7 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
     said = f"Not settled: {100 * (c['ratio'] - 1):.1f} % [{low:.1f}, {high:.1f}]"
     assert c["verdict_text"] == said
     assert said in text
-    assert "Not settled at all 3 points" in capsys.readouterr().out
+    assert "Not settled at 3 of 3 points" in capsys.readouterr().out
     figure = (tmp_path / "figures" / "ratio.svg").read_text()
     assert "Not settled" in figure
     assert "Horovod faster" not in text + figure

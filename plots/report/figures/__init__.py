@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from bench.config import UsageError
 from bench.study.definition import Point
 from bench.study.disk import write_whole
 from plots.analyse.scaling import Throughput
@@ -25,31 +23,25 @@ ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
 _DPI = 200
 
 
-def draw(a: Analysis, only: str = "") -> dict[str, Figure]:
-    """Draw all figures the study has points for, or one, by file name without ending.
-
-    Raises UsageError for one that is not there.
-    """
-    drawings = dict(_each(a))
-    if only and only not in drawings:
-        raise UsageError(f"the study has no figure {only!r}; it has {', '.join(drawings)}")
+def draw(a: Analysis) -> dict[str, Figure]:
+    """Draw all figures that the study has points for, by file name without ending."""
     with matplotlib.rc_context(STYLE):
-        return {name: drawings[name]() for name in ([only] if only else drawings)}
+        return dict(_each(a))
 
 
-def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """Declare every figure, a new one too: for which rows it is drawn, and its name."""
+def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
+    """Draw every figure, a new one too: of the rows that it shows, under its name."""
     # what slept is no row beside what computed
     kinds = ["emulated" if c.emulated else "real" for c in a.comparisons]
     for kind, name in file_names("ratio", [(kind,) for kind in kinds]):
         rows = [c for c, other in zip(a.comparisons, kinds, strict=True) if other == kind[0]]
-        yield name, partial(ratio.draw, a, rows)
+        yield name, ratio.draw(a, rows)
     yield from _scaling(a)
     yield from _exchange(a)
     yield from _accuracy(a)
 
 
-def _scaling(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """Yield a page for each arm, that of most sizes first; `single` joins every one."""
 
     def page(row: Throughput) -> tuple[str, str]:
@@ -71,10 +63,10 @@ def _scaling(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
             points = {r.point for r in pages[key]}
             scaled = [s for s in a.efficiency if s.point in points and kind == "scaling"]
             common = [s for s in scaled if s.kind == "common"]
-            yield name, partial(curves.scaling, a, pages[key], common or scaled)
+            yield name, curves.scaling(a, pages[key], common or scaled)
 
 
-def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """Yield a page for each number of ranks of the frameworks; one plain process is on each."""
 
     def key(p: Point) -> tuple[str, int, int]:
@@ -87,10 +79,10 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
         plain = {a.table.plain_arm(t.point) for t in rows} or {page[0]}
         single = (t for t in a.trained if t.point.cell == "single" and t.point.arm in plain)
         rows = [*(t for t in single if t.point.global_batch == page[1]), *rows]
-        yield name, partial(trainings.accuracy, a, rows)
+        yield name, trainings.accuracy(a, rows)
 
 
-def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """Yield a page for each size: its cells and arms are rows."""
 
     def of(p: Point) -> tuple[int, int]:
@@ -98,10 +90,9 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
 
     parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
     for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
-        rows = [r for r in parts if of(r.point) == page]
-        yield name, partial(exchange.breakdown, a, rows)
+        yield name, exchange.breakdown(a, [r for r in parts if of(r.point) == page])
     for page, name in file_names("overlap", sorted({of(r.point) for r in overlaps})):
-        yield name, partial(exchange.overlap, a, [r for r in overlaps if of(r.point) == page])
+        yield name, exchange.overlap(a, [r for r in overlaps if of(r.point) == page])
 
 
 def save(figures: dict[str, Figure], folder: Path) -> dict[str, str]:
