@@ -420,11 +420,15 @@ def _sessions(a: Analysis) -> Iterator[Check]:
     """Check whether the interval of the primary comparison is over several sessions."""
     if (c := a.primary) is None or not any(c.sessions):
         return
-    each = list(ratios_by_session(c.paired, c.sessions))
-    over_them = c.unit == "sessions"
+    each, over_them = by_session(c), c.unit == "sessions"
     why = "the interval is over them" if over_them else "another day may give another ratio"
-    beside = "; ".join(f"{session}: {short(e, ratio)}" for session, e in each)
-    yield count(len(each), "session"), over_them, f"{why} ({beside})"
+    yield count(len(each), "session"), over_them, f"{why} ({'; '.join(each)})"
+
+
+def by_session(c: Comparison) -> tuple[str, ...]:
+    """Write the ratio that each session gives of a comparison."""
+    sessions = ratios_by_session(c.paired, c.sessions)
+    return tuple(f"{session}: {short(e, ratio)}" for session, e in sessions)
 
 
 def _machine(a: Analysis) -> Iterator[Check]:

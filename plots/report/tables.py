@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bench.study.comparison import Comparison, ratios_by_session
+from bench.study.comparison import Comparison
 from bench.study.definition import Point
 from bench.study.stats import Estimate
 from bench.study.words import count, rule, sentence, word
 from plots.analyse.exchange import SHOWN, StepParts
 from plots.analyse.study import Analysis
-from plots.report.findings import checks
+from plots.report.findings import by_session, checks
 from plots.report.format import (
     giga,
     interval,
@@ -28,7 +28,6 @@ from plots.report.format import (
     rate,
     ratio,
     seconds,
-    short,
 )
 from plots.report.labels import over, section, versus
 
@@ -180,13 +179,7 @@ DETAILS = (
     Column("paired.role", "first one over second [95 %]", ratio, key="role"),
     Column("median_ratio", "ratio of median steps", ratio),
     Column(
-        lambda c: (
-            tuple(
-                f"{name}: {short(e, ratio)}" for name, e in ratios_by_session(c.paired, c.sessions)
-            )
-            if len({*c.sessions}) > 1
-            else ()
-        ),
+        lambda c: by_session(c) if len({*c.sessions}) > 1 else (),
         "by session",
         "; ".join,
         key="sessions",

@@ -14,6 +14,7 @@ from matplotlib.transforms import Bbox
 from plots.__main__ import main
 from plots.analyse.study import Analysis
 from plots.report import figures
+from plots.report.figures.style import complete
 from plots.report.write import analysed
 from tests.plots import logs
 
@@ -76,6 +77,8 @@ def shipped(request: pytest.FixtureRequest) -> Analysis:
 
 def test_nothing_written_is_cut_off_or_covered(shipped: Analysis) -> None:
     for name, figure in figures.draw(shipped).items():
+        complete(shipped, figure)
+        assert {text.get_fontsize() for text in figure.texts} == {9}
         texts, whole = seen(figure), figure.bbox.padded(1)
         assert texts
         cut = [text for text, box in texts if Bbox.intersection(box, whole) is None or not (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from markupsafe import escape
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -29,7 +30,7 @@ _LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}  #
 _LOG_FROM = 4  # above this ratio a linear axis crowds the small values
 GREY = "#666666"
 _WIDTH_IN = 3.5  # of a column of a paper and of a phone; wider pages show two side by side
-_CAPTION_IN = 1.7  # height of title and foot
+_CAPTION_IN, _MACHINE_IN = 1.7, 0.4  # heights of title and foot, and of the machine in it
 _NAMES_IN_LINE = 2  # of a legend
 STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "svg.hashsalt": "plots",  # without it every drawing has new identifiers
@@ -219,14 +220,16 @@ def caption(
 
 def inscribe(figure: Figure, title: str, foot: str) -> None:
     """Write a title on top of a figure and a foot below it; both wrap by themselves."""
-    figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
-    figure.supxlabel(foot, x=0.01, ha="left", wrap=True, color=GREY)
+    with rc_context(STYLE):
+        figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
+        figure.supxlabel(foot, x=0.01, ha="left", wrap=True, color=GREY)
 
 
 def complete(a: Analysis, figure: Figure) -> None:
     """Add workload and machine, which a page says once, to the foot of a figure by itself."""
     foot = f"{figure.get_supxlabel()} {workload(a)}. {machine(a.loaded.host)}."
     inscribe(figure, figure.get_suptitle(), clean(foot, 700))
+    figure.set_figheight(figure.get_figheight() + _MACHINE_IN)
 
 
 def strip(figure: Figure) -> None:
