@@ -44,8 +44,6 @@ def interval(e: Estimate, form: Callable[[float], str]) -> str:
         # no end of a ratio is written as 1 unless it is 1
         low, high = ends(*e.shown, 3, 1.0) if form is ratio else map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
-    if not e.n:  # somebody else's number
-        return form(e.value)
     if e.n == 1 or not e.launches:  # none of two groups that share no launch
         return f"{form(e.value)} (n={e.n}, no interval)"
     return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.launches)})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ from bench.config import UsageError
 from bench.study.disk import write_whole
 from bench.study.frames import load
 from bench.study.points import fixed
-from bench.study.stats import Estimate
 from plots.analyse.study import analyse, machine
 from plots.imports.text import RATE
-from plots.report import figures
-from plots.report.figures.published import draw
 from plots.report.format import clean, escape, interval, number, percent, rate, table
 
 _NEEDED = ["source", "backend", "world_size", "quantity", "value", "reducer"]
@@ -35,10 +31,8 @@ _PAGE = """# Published and imported numbers
 
 Other people's numbers as they stand in their sources: mostly one run a point, so without an \
 interval. *Own*: against the same backend's one rank. *Common*: against one process without a \
-framework. Hollow markers are theirs, filled ones ours with 95 % intervals. Machines, wires and \
-batches differ: compare the shapes of curves, not their heights.
-
-![Efficiency against ranks](published.svg)
+framework. Ours have 95 % intervals. Machines, wires and batches differ: compare how efficiencies \
+fall with the ranks, not images/s.
 
 {curves}
 
@@ -49,7 +43,7 @@ batches differ: compare the shapes of curves, not their heights.
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
-    """Write published.md and its figure, from all tables of points in `folder` and our studies."""
+    """Write published.md, from all tables of points in `folder` and our studies."""
     tables = [_read_points(path) for path in sorted(folder.glob("*.csv"))]
     if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
@@ -68,7 +62,6 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
         sources="\n".join(f"{i}. {escape(source)}" for i, source in enumerate(sources, 1)),
     )
     out.mkdir(parents=True, exist_ok=True)
-    figures.save({"published": draw(rows)}, out)
     return write_whole(out / "published.md", text.encode())
 
 
@@ -98,7 +91,7 @@ def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
     strong = rates["global_batch"].notna()
     batch = rates["global_batch"].where(strong, rates["batch_per_rank"])
     curve = strong.map({True: "strong", False: "weak"})
-    rows = rates.assign(curve=curve, batch=batch, measured=False).sort_values(_PLACE)
+    rows = rates.assign(curve=curve, batch=batch).sort_values(_PLACE)
     for row in rows[rows.duplicated(_PLACE)].itertuples():  # their mean would be nobody's
         twice = f"{row.source}: {row.backend} at {row.world_size:.0f} ranks has two rates"
         raise UsageError(f"{twice}; name each with a --source, or import their logs together")
@@ -109,9 +102,8 @@ def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
         ("common", plain, ["source", "batch"]),
     ):
         joined = rows.merge(baseline[[*keys, "one"]], how="left", on=keys)["one"].to_numpy()
-        ends = rows["value"] / (rows["world_size"] * joined)
-        alone = partial(Estimate, low=None, high=None, n=0)  # without an interval
-        rows[kind] = [None if pd.isna(end) else alone(value=end) for end in ends]  # type: ignore[assignment]
+        shares = rows["value"] / (rows["world_size"] * joined)
+        rows[kind] = shares.map(percent, na_action="ignore")
     rows["images_per_s"] = rows["value"].map(rate)
     return rows.astype({"world_size": int}).rename(columns={"reducer": "how"})
 
@@ -129,28 +121,19 @@ def _measured(folder: Path) -> Iterator[dict[str, Any]]:
             ends["own"] = replace(t.images_per_s, value=1.0, low=1.0, high=1.0)  # as it is meant
         kind = "emulated, " if a.emulated(t.point.arm) else ""
         yield {
-            # before the brackets, which a figure leaves out
             "source": f"ours: {kind}{a.loaded.study.name} ({clean(machine(a.loaded.host), 80)})",
             "curve": t.curve,
             "backend": t.point.cell,
             "world_size": t.point.world_size,
             "batch": fixed(t.point, t.curve),
             "images_per_s": interval(t.images_per_s, rate),
-            "own": ends.get("own"),
-            "common": ends.get("common"),
+            **{kind: interval(end, percent) for kind, end in ends.items()},
             "how": f"{kind}n = {t.images_per_s.n} launches",
-            "measured": True,
         }
 
 
 def _table(rows: pd.DataFrame, columns: dict[str, str], sources: Sequence[str]) -> str:
-    """Write a table whose rows name their sources by number; only ours have intervals."""
+    """Write a table whose rows name their sources by number."""
     numbers = rows["source"].map(lambda source: 1 + sources.index(source))
-    cells = rows.assign(source=numbers)[[*columns]].map(_shown)
+    cells = rows.assign(source=numbers)[[*columns]].map(number)
     return table([*columns.values()], cells.itertuples(index=False))
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Estimate):
-        return interval(value, percent) if value.n else percent(value.value)
-    return number(value)
