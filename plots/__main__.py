@@ -86,7 +86,6 @@ class PackBundle(Command):
 
     folder: StudyPath
     out: Path | None = option(None, "archive, or folder for it; default: STUDY.tar.gz beside it")
-    force: bool = option(False, "replace an archive that holds something else")
     in_place: bool = option(False, "move the logs into the study's own logs.tar.gz")
 
     def run(self) -> None:
@@ -95,7 +94,7 @@ class PackBundle(Command):
         if self.in_place:
             print(archive_logs(self.folder))
         else:
-            print(bundle(self.folder, self.out, self.force))
+            print(bundle(self.folder, self.out))
 
 
 class ExportStudy(Command):

@@ -28,11 +28,11 @@ _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")
 _STARTED = re.compile(rb'"started": "([^"]+)"')  # in the first line of a run log
 
 
-def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
+def bundle(folder: Path, out: Path | None) -> Path:
     """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
 
     Raises UsageError where the folder is being worked in, or where the archive is there with other
-    contents and not to be replaced (`force`). What else is wrong the report in it says.
+    contents. What else is wrong the report in it says.
     """
     name, place = folder.resolve().name, out or folder.resolve().parent
     target = place / f"{name}.tar.gz" if place.is_dir() else place
@@ -50,9 +50,8 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     manifest = {"schema": 2, "folder": name, "files": listed}
     files["MANIFEST.json"] = (json.dumps(manifest, indent=1) + "\n").encode()
     data = archive.pack({f"{name}/{path}": files[path] for path in files}, _newest(files))
-    if not force and target.exists() and target.read_bytes() != data:
-        cure = "replace it with --force, or name another --out"
-        raise UsageError(f"{target} is there with other contents; {cure}")
+    if target.exists() and target.read_bytes() != data:
+        raise UsageError(f"{target} is there with other contents; remove it or name another --out")
     return write_whole(target, data)
 
 

@@ -100,9 +100,6 @@ def _context(a: Analysis) -> dict[str, Any]:
         ends = runs[column].min(), runs[column].max()
         return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in ends))
 
-    def having(field: str) -> list[str]:
-        return sorted({one[field] for one in runs["facts"] if field in one})
-
     on_machines = Counter(map(machine_of, places))
     cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
     threads = max((rank.get("threads", 1) for rank in places), default=1)
@@ -122,7 +119,7 @@ def _context(a: Analysis) -> dict[str, Any]:
         "on_one_rank": list(dict.fromkeys(work)),
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
         "turns": bool((runs["turns"] == TAKEN).all()),
-        "having": having,
+        "devices": {one.get("device") for one in runs["facts"]},
         "span": span,
         "stats": stats,
         "count": count,

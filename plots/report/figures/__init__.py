@@ -55,9 +55,7 @@ def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
         rows = [r for r in single if page(r)[0] == key[0]]
         if len({curves.size(r) for r in (*rows, *of_arm)}) > 1:
             pages[key] = [*rows, *of_arm]
-    order = sorted(
-        pages, key=lambda key: (key[0] != "scaling", -len({*map(curves.size, pages[key])}))
-    )
+    order = sorted(pages, key=lambda key: -len({*map(curves.size, pages[key])}))
     for kind in ("scaling", "batch"):
         for key, name in file_names(kind, [key for key in order if key[0] == kind]):
             points = {r.point for r in pages[key]}
