@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -30,17 +29,9 @@ class MakeReport(Command):
     out: Path | None = option(None, "folder to write to; default: STUDY")
 
     def run(self) -> None:
-        folder = self.folder
-        if self.out is None and not (
-            (folder / "study.toml").exists() or (folder / "runs").is_dir()
-        ):
-            raise UsageError(
-                f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; "
-                f"name a folder with --out"
-            )
         from plots.report.write import make
 
-        for line in make(folder, self.out or folder, self.scaling):
+        for line in make(self.folder, self.out or self.folder, self.scaling):
             print(line)
 
 
@@ -57,16 +48,11 @@ class DrawFigure(Command):
     )
     folder: StudyPath
     out: Path = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
-    preset: Literal["page", "paper", "slide"] = option("page", "paper: a column of 3.5 inches")
-    width: str = option("", "of --preset paper, in inches or mm: 3.5in, 178mm")
+    preset: Literal["page", "paper"] = option("page", "paper: without title and foot")
 
     def run(self) -> None:
-        if self.width and self.preset != "paper":
-            raise UsageError(
-                f"width={self.width} has no effect with --preset {self.preset}; use paper"
-            )
         from plots.report import figures
-        from plots.report.figures.style import PRESETS
+        from plots.report.figures.style import complete, strip
         from plots.report.write import analysed
 
         ending = self.out.suffix.removeprefix(".")
@@ -78,27 +64,28 @@ class DrawFigure(Command):
 
             print(draw_folder(self.folder, self.out))
             return
-        a, usual = analysed(self.folder), PRESETS[self.preset]
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", self.width)
-        inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
-        if self.width and not 3 <= inches <= 12:
-            rule = "is not from 3 to 12 inches; say 3.5in or 89mm"
-            raise UsageError(f"width={self.width!r} {rule}")
-        changed = replace(usual, width_in=inches or usual.width_in, alone=True)
-        print(figures.save_as(figures.draw(a, changed, self.name)[self.name], self.out))
+        a = analysed(self.folder)
+        drawn = figures.draw(a)
+        if self.name not in drawn:
+            raise UsageError(f"the study has no figure {self.name}; it has {', '.join(drawn)}")
+        figure = drawn[self.name]
+        if self.preset == "paper":
+            strip(figure)
+        else:
+            complete(a, figure)
+        print(figures.save_as(figure, self.out))
 
 
 class PackBundle(Command):
     """Pack one study for citing: logs, job scripts, a fresh report and a manifest, in one archive.
 
-    A folder that contradicts itself is refused; runs may be missing.
+    Runs may be missing; what is wrong with the study, its report says.
     With --in-place its logs and job scripts are moved into STUDY/logs.tar.gz instead, where all
     commands read them; `tar xzf` brings them back.
     """
 
     folder: StudyPath
     out: Path | None = option(None, "archive, or folder for it; default: STUDY.tar.gz beside it")
-    force: bool = option(False, "replace an archive that holds something else")
     in_place: bool = option(False, "move the logs into the study's own logs.tar.gz")
 
     def run(self) -> None:
@@ -107,26 +94,22 @@ class PackBundle(Command):
         if self.in_place:
             print(archive_logs(self.folder))
         else:
-            print(bundle(self.folder, self.out, self.force))
+            print(bundle(self.folder, self.out))
 
 
 class ExportStudy(Command):
-    """Write a study's comparisons as a table in LaTeX, or its step times for Extra-P."""
+    """Write a study's comparisons as a table for a paper."""
 
-    form: Literal["extra-p", "latex"] = option(..., "of the file", shown=Shown("FORMAT"))
+    form: Literal["latex"] = option(..., "of the file", shown=Shown("FORMAT"))
     folder: StudyPath
     out: Path = option(..., "file to write", shown=Shown("-o"))
-    curve: Literal["weak", "strong"] = option("weak", "of extra-p: ranks are its parameter")
 
     def run(self) -> None:
         from bench.study.disk import write_whole
-        from plots.report.export import extra_p, latex
+        from plots.report.export import latex
         from plots.report.write import analysed
 
-        a = analysed(self.folder)
-        text, remarks = (latex(a), []) if self.form == "latex" else extra_p(a, self.curve)
-        for line in (*remarks, write_whole(self.out, text.encode())):
-            print(line)
+        print(write_whole(self.out, latex(analysed(self.folder)).encode()))
 
 
 class CompareStudies(Command):
@@ -142,21 +125,16 @@ class CompareStudies(Command):
     fail_below: float | None = option(
         None, "check the last study: images/s over those of the first", ge=0
     )
-    as_json: bool = option(False, "print JSON, see plots/README", alias="json")
-    out: Path | None = option(None, "file to write: .md, .json or .html; default: print")
+    as_json: bool = option(
+        False, "print JSON, see plots/README, in place of Markdown", alias="json"
+    )
 
     def run(self) -> int:
-        from bench.study.disk import write_whole
-        from plots.report import compare
+        from plots.report import compare, page
 
-        if self.out is not None and self.out.suffix not in compare.FORMS:
-            forms = ", ".join(compare.FORMS)
-            raise UsageError(f"{self.out}: comparisons are written as {forms}; name one")
         compared = compare.side_by_side(self.folders, self.fail_below)
-        if self.out is not None:
-            write_whole(self.out, compare.FORMS[self.out.suffix](compared))
-        form = ".json" if self.as_json else ".md"
-        print(self.out if self.out and not self.as_json else compare.FORMS[form](compared).rstrip())
+        as_page = page.markdown(compared.page).rstrip()
+        print(json.dumps(compared.data, indent=1) if self.as_json else as_page)
         for one in compared.judged:
             if one.state != "holds":
                 print(one.line, file=sys.stderr)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,11 +14,9 @@ from datetime import datetime
 from pathlib import Path, PurePath
 
 from bench.config import UsageError
-from bench.record import USER_CODE, Run, allocation, archive, parse_run
+from bench.record import USER_CODE, allocation, archive
 from bench.study.disk import take_lock, write_whole
-from bench.study.files import read_study
 from bench.study.folder import JobEvent, read_lines
-from bench.study.frames import ATTEMPT, changed_study
 from plots.report import write as report
 
 _BELONGS = (
@@ -26,13 +25,14 @@ _BELONGS = (
 )
 _STAYS = ("study.toml", "jobs.jsonl")  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")
+_STARTED = re.compile(rb'"started": "([^"]+)"')  # in the first line of a run log
 
 
-def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
+def bundle(folder: Path, out: Path | None) -> Path:
     """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
 
-    Raises UsageError where the folder contradicts itself or is being worked in, or where the
-    archive is there with other contents and not to be replaced (`force`).
+    Raises UsageError where the folder is being worked in, or where the archive is there with other
+    contents. What else is wrong the report in it says.
     """
     name, place = folder.resolve().name, out or folder.resolve().parent
     target = place / f"{name}.tar.gz" if place.is_dir() else place
@@ -40,20 +40,6 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         if "study.toml" not in files:
             wrong = f"{folder}: there is no study.toml, and so no plan"
             raise UsageError(f"{wrong}; bundle a study that python -m slurm ran")
-        study, (logs, newest) = read_study(folder / "study.toml"), _logs(folder, files)
-        carried = [run.config.study_sha256 for run in logs.values() if run.config]
-        if changed := changed_study(study, carried):
-            cure = "restore study.toml, whose first text every job script holds"
-            raise UsageError(f"{folder}: {changed}; {cure}")
-        for path, run in logs.items():
-            if ATTEMPT.search(path):  # an earlier attempt may be why it was done again
-                continue
-            if run.broken is not None:
-                why = run.broken.removeprefix("damaged log: ")
-                raise UsageError(f"{folder}: {path} is damaged: {why}; take it out")
-            if run.state == "running":
-                cure = "wait for its job, or do it again if the job is gone"
-                raise UsageError(f"{folder}: {path} has no end; {cure}")
         with tempfile.TemporaryDirectory() as fresh:
             report.make(folder, Path(fresh))
             files |= _read(Path(fresh), _REPORT)
@@ -63,10 +49,9 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     ]
     manifest = {"schema": 2, "folder": name, "files": listed}
     files["MANIFEST.json"] = (json.dumps(manifest, indent=1) + "\n").encode()
-    data = archive.pack({f"{name}/{path}": files[path] for path in files}, newest)
-    if not force and target.exists() and target.read_bytes() != data:
-        cure = "replace it with --force, or name another --out"
-        raise UsageError(f"{target} is there with other contents; {cure}")
+    data = archive.pack({f"{name}/{path}": files[path] for path in files}, _newest(files))
+    if target.exists() and target.read_bytes() != data:
+        raise UsageError(f"{target} is there with other contents; remove it or name another --out")
     return write_whole(target, data)
 
 
@@ -80,7 +65,7 @@ def archive_logs(folder: Path) -> Path:
         moved = {path: data for path, data in files.items() if path not in _STAYS}
         if not moved:
             raise UsageError(f"{folder} holds no logs to archive; run the study first")
-        data = archive.pack(moved, _logs(folder, moved)[1])
+        data = archive.pack(moved, _newest(moved))
         target = write_whole(folder / archive.NAME, data)
         if archive.contents(folder) != moved:
             raise UsageError(f"{target} does not hold what was written; no log was removed")
@@ -125,9 +110,8 @@ def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def _logs(folder: Path, files: Mapping[str, bytes]) -> tuple[dict[str, Run], int]:
-    """Parse the run logs, and find when the newest began, in seconds since 1970; else 0."""
-    names = [x for x in files if x.startswith("runs/") and x.endswith(".jsonl")]
-    logs = {path: parse_run(folder / path, files[path]) for path in names}
-    starts = (run.host["started"] for run in logs.values() if "started" in run.host)
-    return logs, int(max((datetime.fromisoformat(x).timestamp() for x in starts), default=0))
+def _newest(files: Mapping[str, bytes]) -> int:
+    """Find when the newest run began, in seconds since 1970; 0 where no run says it."""
+    heads = (data.partition(b"\n")[0] for path, data in files.items() if path.startswith("runs/"))
+    starts = [start.decode() for head in heads for start in _STARTED.findall(head)]
+    return int(max((datetime.fromisoformat(start).timestamp() for start in starts), default=0))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import tarfile
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +13,6 @@ from bench.options import Shown
 
 def require_folder(folder: Path) -> Path:
     """Raise UsageError for what is no folder, such as an archive that is not unpacked."""
-    if folder.is_file() and tarfile.is_tarfile(folder):
-        unpack = f"tar xzf {shlex.quote(str(folder))}"
-        raise UsageError(
-            f"{folder} is an archive; unpack it, {unpack}, and name the study's folder"
-        )
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     return folder

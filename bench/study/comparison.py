@@ -106,6 +106,10 @@ class Comparison:
         return self.verdict != "not settled"
 
     @property
+    def equal(self) -> bool:
+        return self.verdict == "equal"
+
+    @property
     def skewed(self) -> bool:
         """Whether the median steps tell of another ratio, by more than the margin."""
         off = abs(math.log(self.median_ratio / self.paired.ratio))

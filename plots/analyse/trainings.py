@@ -33,7 +33,6 @@ class Trained:
     accuracy: Estimate  # of all at their last epoch
     lowest: float
     highest: float
-    means: list[float]  # accuracy after each epoch, without a target
     usual: Training
 
 
@@ -61,7 +60,7 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
             continue
         done = [t for t in trainings if t.reached]
         seconds, last = [t.seconds[-1] for t in done], [t.accuracies[-1] for t in trainings]
-        shares, ended = [t.accuracies for t in trainings], done or trainings
+        ended = done or trainings
         text = rows["facts"].iloc[0].get("target", "None")
         target = None if text == "None" else float(text)
         # without the fastest and the slowest, as MLPerf scores runs (Mattson et al. 2020, 3.2.2):
@@ -82,10 +81,6 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
             accuracy=stats.arithmetic_mean(last),
             lowest=min(last),
             highest=max(last),
-            # with a target, which ends some trainings before others, the mean would be of others
-            means=[]
-            if target is not None
-            else [float(np.mean(x)) for x in zip(*shares, strict=True)],
             # the lower of two that took the median time to their ends
             usual=sorted(ended, key=lambda t: t.seconds[-1])[(len(ended) - 1) // 2],
         )

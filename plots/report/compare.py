@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +18,7 @@ from bench.study.frames import NothingUsable
 from bench.study.points import describe
 from bench.study.stats import Estimate
 from plots.analyse.study import Analysis, machine
-from plots.report import page, tables
+from plots.report import tables
 from plots.report.format import interval, rate, ratio
 from plots.report.labels import emulation, over
 from plots.report.page import Page, Part, Section
@@ -35,7 +34,6 @@ _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
 _DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
 _CHANGES = (
     *tables.POINT,
-    tables.BATCH[0],
     Column("before", "images/s before [95 %]", rate),
     Column("after", "after [95 %]", rate),
     Column("ratio", "ratio [95 %]", ratio),
@@ -71,13 +69,6 @@ class Compared:
     page: Page
     data: dict[str, Any]
     judged: Sequence[Change] = ()
-
-
-FORMS: Mapping[str, Callable[[Compared], str]] = {
-    ".md": lambda compared: page.markdown(compared.page),
-    ".json": lambda compared: json.dumps(compared.data, indent=1) + "\n",
-    ".html": lambda compared: page.html(compared.page),
-}
 
 
 def hold(changed: Sequence[Change]) -> Hold:

@@ -9,7 +9,7 @@ import math
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
@@ -24,12 +24,13 @@ from bench.study.words import count, ends, prospect, rule
 from plots.analyse.scaling import Efficiency
 from plots.analyse.study import LIMIT, Analysis, machine, workload
 from plots.analyse.trainings import Trained
-from plots.report.format import clean, every, interval, ms, percent, rate, ratio, seconds, short
+from plots.report.format import clean, interval, ms, percent, rate, ratio, seconds, short
 from plots.report.labels import by_weight, marked, over, sides, versus
 
 _STUDIES = Path(__file__).parents[2] / "slurm" / "studies"
 _FULL = 0.9  # share of the time from which on cores are as good as full
 _MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more
+_OF_CURVES = ("emulated", "machine", "scaling")  # kinds of statements
 Check = tuple[str, bool | None, str]  # name, whether it holds (None: nothing tells), why
 
 
@@ -48,18 +49,17 @@ class Statement:
 
 
 def tally(rows: Sequence[Comparison]) -> str:
-    """Count verdicts: 'A faster at 22 of 26 points (by 1.8 to 4.4 %), Not settled at 4'."""
+    """Count how comparisons ended: 'A faster at 22 of 26 points (by 2 to 4 %), Equal at 4'."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in rows:
         groups[words.word(c)].append(c)
     counts: list[str] = []
-    for verdict, group in sorted(groups.items(), key=lambda x: (not x[1][0].settled, -len(x[1]))):
+    for ending, group in sorted(groups.items(), key=lambda x: (not x[1][0].settled, -len(x[1]))):
         place = f"{len(group)}" if counts else f"{len(group)} of {count(len(rows), 'point')}"
-        place = every(len(rows), "point") if len(group) == len(rows) else place
         gains = sorted(max(c.paired.ratio, 1 / c.paired.ratio) - 1 for c in group)
         both = dict.fromkeys(percent(g).removesuffix(" %") for g in (gains[0], gains[-1]))
-        by = f" (by {' to '.join(both)} %)" if group[0].verdict == "faster" else ""
-        counts.append(f"{verdict} at {place}{by}")
+        by = f" (by {' to '.join(both)} %)" if group[0].settled and not group[0].equal else ""
+        counts.append(f"{ending} at {place}{by}")
     return ", ".join(counts)
 
 
@@ -88,14 +88,28 @@ def findings(a: Analysis) -> list[Statement]:
     return [*made, *_next(a), *checks(a)]
 
 
+def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> list[Statement]:
+    """Put what another study says of its scaling curves in place of what this one says of its."""
+    about = {kind: [one for one in findings(other) if one.kind == kind] for kind in _OF_CURVES}
+    first, *emulated = about["emulated"] or about["machine"]
+    return [
+        *(one for one in whole if one.kind not in ("scaling", "next")),
+        replace(first, kind="machine", text=f"Curves: {first.text}"),
+        *(Statement("scaling", text) for text in _contrast(a, other)),
+        *about["scaling"],
+        *emulated,
+        *(one for one in whole if one.kind == "next"),
+    ]
+
+
 def terminal(whole: Sequence[Statement], page: Path) -> list[str]:
-    """Write at most five lines: the answer, all verdicts, what holds, where the page is."""
+    """Write at most five lines: the answer, all comparisons, what holds, where the page is."""
     lines = [one.text for kind in ("answer", "others") for one in whole if one.kind == kind]
     return [*(clean(line, 500) for line in (*lines, standing(whole))), page.absolute().as_uri()]
 
 
 def trains(a: Analysis) -> bool:
-    """Check whether trainings are the answer: there are some, and no verdict on images/s."""
+    """Check whether trainings are the answer: there are some, and no look at images/s."""
     return bool(a.trained) and all(c.paired.n < c.needs for c in a.comparisons)
 
 
@@ -108,7 +122,7 @@ def _answers(a: Analysis) -> list[str]:
         none = "not compared, as no launch holds usable, comparable runs of both on one transport"
         return [marked(a, None, f"{versus(a)}: {none}."), *trained]
     c = by_weight(a)[0]
-    return [marked(a, [c], _verdict(a, c) if c.decides else _curve(a, c)), *trained]
+    return [marked(a, [c], _comparison(a, c) if c.decides else _curve(c)), *trained]
 
 
 def _way(c: Comparison) -> str:
@@ -117,8 +131,8 @@ def _way(c: Comparison) -> str:
     return way + f" in arm {c.arm}" * bool(c.arm and not c.arms_differ)
 
 
-def _verdict(a: Analysis, c: Comparison) -> str:
-    """State a verdict with its interval, n and machine."""
+def _comparison(a: Analysis, c: Comparison) -> str:
+    """State which side is faster and how surely, with n and machine."""
     first, second = sides(c)
     ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
     nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
@@ -126,14 +140,14 @@ def _verdict(a: Analysis, c: Comparison) -> str:
     place = f"on {ranks(c.world_size)}{_way(c)} {place}"
     place += ", where nothing is exchanged" if c.world_size == 1 else ""
     n = count(c.paired.n, "launch")
-    if c.verdict == "equal":
+    if c.equal:
         both = f"{first} and {second} are equally fast within {rule(c.margin)} {place}"
         return f"{both} ({over(c)} = {interval(c.estimate, ratio)}, {n})."
     by = f"{100 * (max(c.paired.ratio, 1 / c.paired.ratio) - 1):.1f} %"
     if not c.settled:
         doubt = "no interval is known"
         if c.paired.n < c.needs:
-            doubt = f"a verdict needs {c.needs}"
+            doubt = f"{c.needs} are needed"
         elif c.estimate.shown:
             doubt = f"anything from {_share(c, c.estimate.shown, 1)} is possible"
         return f"Not settled: {ahead} is ahead by {by} in {n} {place}, and {doubt}."
@@ -149,18 +163,39 @@ def _share(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> st
     return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
 
 
-def _curve(a: Analysis, c: Comparison) -> str:
-    """Describe the ratios along a comparison's first curve, of a study that plans no verdict."""
-    curve = c.curves[0]
-    line = c.transport, c.arm, fixed(c.points[0], curve)
-    values = [
-        f"{ratio(r.paired.ratio)} at "
-        + (f"{r.batch_per_rank} images per rank" if curve == "batch" else ranks(r.world_size))
-        for r in sorted(a.comparisons, key=lambda row: row.points[0][2:])
-        if curve in r.curves and (r.transport, r.arm, fixed(r.points[0], curve)) == line
-    ]
-    n = f"{count(c.paired.n, 'launch')}, a curve without a verdict."
-    return f"{over(c)}{_way(c)} is {', '.join(values)}; {n}"
+def _curve(c: Comparison) -> str:
+    """State the ratio of a study that draws a curve and plans launches too few for a claim."""
+    n = count(c.paired.n, "launch")
+    value = f"{short(c.estimate, ratio)} on {ranks(c.world_size)}{_way(c)}"
+    return f"{over(c)} = {value}: {n} of a curve that claims nothing."
+
+
+def _contrast(a: Analysis, curves: Analysis) -> Iterator[str]:
+    """Explain in a sentence why the primary comparison and emulated curves tell of other sides."""
+    c = a.primary
+    slept = [e for e in by_weight(curves) if e.emulated]
+    same = [e for e in slept if c and (e.reference, e.candidate) == (c.reference, c.candidate)]
+    if c is None or c.emulated or not same:
+        return
+    largest = max(same, key=lambda e: e.world_size)
+    if _ahead(c) != _ahead(largest):
+        real, emulated = (
+            f"on {ranks(e.world_size)} ({e.batch_per_rank} images per rank) {_ahead(e)} is ahead "
+            f"({over(e)} = {short(e.estimate, ratio)})"
+            for e in (c, largest)
+        )
+        yield (
+            f"Real and emulated differ: with real compute {real}, with emulated compute "
+            f"{emulated}; compute that sleeps leaves the cores to the exchange, so the answer "
+            "above is for real compute alone."
+        )
+
+
+def _ahead(c: Comparison) -> str:
+    """Name the side that is ahead; 'neither' where the ratio is inside the margin."""
+    if not (c.settled and not c.equal) and abs(math.log(c.paired.ratio)) <= math.log1p(c.margin):
+        return "neither"
+    return sides(c)[c.paired.ratio > 1]
 
 
 def _scaling(a: Analysis) -> Iterator[str]:
@@ -291,7 +326,9 @@ def _launches(a: Analysis) -> Iterator[Check]:
     elif not planned or not a.planned:
         yield n, None, "no plan is recorded, so nobody can tell whether launches lack"
     else:
-        yield n, True, f"each of {points} has runs in {every(planned, 'planned launch')}"
+        few = {1: "the one planned launch", 2: "both planned launches"}
+        launches = few.get(planned, f"all {planned} planned launches")
+        yield n, True, f"each of {points} has runs in {launches}"
     if a.loaded.changed:
         yield "study changed", False, a.loaded.changed
     # complete, and not to be averaged with the others
@@ -383,11 +420,15 @@ def _sessions(a: Analysis) -> Iterator[Check]:
     """Check whether the interval of the primary comparison is over several sessions."""
     if (c := a.primary) is None or not any(c.sessions):
         return
-    each = list(ratios_by_session(c.paired, c.sessions))
-    over_them = c.unit == "sessions"
+    each, over_them = by_session(c), c.unit == "sessions"
     why = "the interval is over them" if over_them else "another day may give another ratio"
-    beside = "; ".join(f"{session}: {short(e, ratio)}" for session, e in each)
-    yield count(len(each), "session"), over_them, f"{why} ({beside})"
+    yield count(len(each), "session"), over_them, f"{why} ({'; '.join(each)})"
+
+
+def by_session(c: Comparison) -> tuple[str, ...]:
+    """Write the ratio that each session gives of a comparison."""
+    sessions = ratios_by_session(c.paired, c.sessions)
+    return tuple(f"{session}: {short(e, ratio)}" for session, e in sessions)
 
 
 def _machine(a: Analysis) -> Iterator[Check]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.study.words import count, ends
+from bench.study.words import ends
 
 if TYPE_CHECKING:  # what writes no interval starts without scipy
     from bench.study.stats import Estimate
@@ -52,14 +52,6 @@ def interval(e: Estimate, form: Callable[[float], str]) -> str:
 def short(e: Estimate, form: Callable[[float], str]) -> str:
     """Write a value as `interval` does, or with n alone where there is no interval to show."""
     return interval(e, form) if e.shown else f"{form(e.value)} (n = {e.n})"
-
-
-def every(n: int, noun: str) -> str:
-    """Name all of n things: 'the one launch', 'both launches', 'all 6 launches'."""
-    if n == 1:
-        return f"the one {noun}"
-    counted = count(n, noun)
-    return f"both {counted.removeprefix('2 ')}" if n == 2 else f"all {counted}"
 
 
 def rate(x: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -31,16 +31,6 @@ _SETTINGS = {
 }
 _IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
 Part = str | list[str] | Cells  # a paragraph, a list, a table
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure as SVG in the widths of a screen and of a phone, and what it shows in words."""
-
-    name: str
-    wide: str
-    narrow: str
-    alt: str
 
 
 @dataclass(frozen=True)
@@ -110,9 +100,6 @@ def _context(a: Analysis) -> dict[str, Any]:
         ends = runs[column].min(), runs[column].max()
         return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in ends))
 
-    def having(field: str) -> list[str]:
-        return sorted({one[field] for one in runs["facts"] if field in one})
-
     on_machines = Counter(map(machine_of, places))
     cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
     threads = max((rank.get("threads", 1) for rank in places), default=1)
@@ -132,7 +119,7 @@ def _context(a: Analysis) -> dict[str, Any]:
         "on_one_rank": list(dict.fromkeys(work)),
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
         "turns": bool((runs["turns"] == TAKEN).all()),
-        "having": having,
+        "devices": {one.get("device") for one in runs["facts"]},
         "span": span,
         "stats": stats,
         "count": count,
@@ -155,18 +142,13 @@ def markdown(whole: Page, deepest: int = 1) -> str:
     return environment.get_template("page.md.j2").render(page=whole, deepest=deepest)
 
 
-def html(whole: Page, pictures: Sequence[Picture] = ()) -> str:
-    """Render a page as one HTML file, which needs no server and no network."""
+def html(whole: Page, figures: Mapping[str, str]) -> str:
+    """Render a page as one HTML file, which needs no server and no network; `figures`: SVG."""
     template = _environment(autoescape=True).get_template("page.html.j2")
     script = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
-    by_name = {one.name: one for one in pictures}
     drawn = []
-    for one in (by_name[name] for name in whole.figures if name in by_name):
-        figure = Markup('<figure id="figure-{0}" role="img" aria-label="{1}">')
-        embedded = figure.format(one.name, one.alt)
-        for width, svg in (("wide", one.wide), ("narrow", one.narrow)):
-            # each drawing gets identifiers of its own
-            drawing = _IDS.sub(rf"\g<1>{one.name}-{width}-", svg[svg.index("<svg") :])
-            embedded += Markup(f'<div class="{width}">{drawing}</div>')
-        drawn.append(embedded + Markup("</figure>"))
+    for name in whole.figures:
+        # each drawing gets identifiers that no other one has
+        drawing = _IDS.sub(rf"\g<1>{name}-", figures[name][figures[name].index("<svg") :])
+        drawn.append(Markup(f'<figure id="figure-{name}">{drawing}</figure>'))
     return template.render(page=whole, drawn=drawn, script=Markup(script))

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bench.study.comparison import Comparison, ratios_by_session
+from bench.study.comparison import Comparison
 from bench.study.definition import Point
 from bench.study.stats import Estimate
 from bench.study.words import count, rule, sentence, word
 from plots.analyse.exchange import SHOWN, StepParts
 from plots.analyse.study import Analysis
-from plots.analyse.trainings import Trained
-from plots.report.findings import checks
+from plots.report.findings import by_session, checks
 from plots.report.format import (
     giga,
     interval,
@@ -29,12 +28,10 @@ from plots.report.format import (
     rate,
     ratio,
     seconds,
-    short,
 )
 from plots.report.labels import over, section, versus
 
 _FEW = 3  # rows, from which on what all say alike is said once
-_EPOCHS = (*range(1, 11), 15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 
 
 def show(value: Any) -> str:
@@ -136,12 +133,12 @@ def _keys(*attributes: str) -> tuple[Column, ...]:
     return tuple(map(Column, attributes))
 
 
-POINT = (
+_CELL = (
     Column("point.cell", "cell"),
     Column("point.arm", "arm"),
     Column("point.world_size", "ranks"),
 )
-BATCH = (Column("point.batch_per_rank", "images per rank"), Column("point.global_batch"))
+POINT = (*_CELL, Column("point.batch_per_rank", "images per rank"), Column("point.global_batch"))
 _FLAGS = Column("flags", "flags", lambda flags: "; ".join(flags) or "-")
 _WHERE = (
     Column("world_size", "ranks"),
@@ -182,13 +179,7 @@ DETAILS = (
     Column("paired.role", "first one over second [95 %]", ratio, key="role"),
     Column("median_ratio", "ratio of median steps", ratio),
     Column(
-        lambda c: (
-            tuple(
-                f"{name}: {short(e, ratio)}" for name, e in ratios_by_session(c.paired, c.sessions)
-            )
-            if len({*c.sessions}) > 1
-            else ()
-        ),
+        lambda c: by_session(c) if len({*c.sessions}) > 1 else (),
         "by session",
         "; ".join,
         key="sessions",
@@ -198,7 +189,6 @@ DETAILS = (
 )
 GAINS = (
     *POINT,
-    *BATCH,
     Column("baseline.arm", "over", key="baseline_arm"),
     Column("ratio", "images/s, ratio [95 %]", ratio),
     Column("ratio.n", "n", key=""),
@@ -211,7 +201,6 @@ ARMS = (
 )
 COSTS = (
     *POINT,
-    *BATCH,
     *(Column(f"{part}_seconds", f"{part} ms [95 %]", ms) for part in ("exposed", "inflation")),
     Column("difference_seconds", "T(on) - T(off) ms [95 %]", ms),
 )
@@ -223,21 +212,18 @@ def _part(name: str, row: StepParts) -> Estimate:
 
 BREAKDOWNS = (
     *POINT,
-    *BATCH,
     *(Column(partial(_part, x), f"{x} ms", ms, f"{x}_seconds") for x in SHOWN),
     Column("step_seconds", "sum ms", ms),
     Column("undisturbed_seconds", "not observed ms", ms),
 )
 OVERLAPS = (
     *POINT,
-    *BATCH,
     *(Column(f"{way}_seconds", f"{way} ms [95 %]", ms) for way in ("overlapped", "blocking")),
     Column("ratio", "blocking / overlapped [95 %]", ratio),
     Column("ratio.n", "n", key=""),
 )
 TRAINED = (
     *POINT,
-    *BATCH,
     Column("target", "target", rule),
     Column(lambda t: len(t.trainings), "trainings", key="trainings"),
     Column("reached", "reached it"),
@@ -253,20 +239,8 @@ TRAINED = (
 )
 
 
-def by_epoch(a: Analysis) -> tuple[Column, ...]:
-    """Show mean accuracy after the first and some later epochs; empty where no point has any."""
-    most = max((len(t.means) for t in a.trained), default=0)
-    epochs = sorted({epoch for epoch in _EPOCHS if epoch <= most} | ({most} - {0}))
-
-    def after(epoch: int, trained: Trained) -> float | None:
-        return trained.means[epoch - 1] if epoch <= len(trained.means) else None
-
-    columns = (Column(partial(after, epoch), f"after {epoch}", percent) for epoch in epochs)
-    return (*POINT, *BATCH, *columns) if epochs else ()
-
-
 SERVED = (
-    *POINT,
+    *_CELL,
     Column("point.batch_per_rank", "images per rank"),
     Column("slowest", "slowest rank, images/s [95 %]", rate),
     Column("mean", "mean of ranks, images/s [95 %]", rate),
@@ -286,7 +260,6 @@ def throughput(a: Analysis) -> tuple[Column, ...]:
     return (
         Column("curve", "curve"),
         *POINT,
-        *BATCH,
         Column("images_per_s", "images/s [95 %]", rate),
         Column("step_seconds", "step ms [95 %]", ms),
         *(column for column in resources if any(column.values(a.throughput))),
@@ -300,7 +273,7 @@ def throughput(a: Analysis) -> tuple[Column, ...]:
 
 SCALING = (
     Column("curve", "curve"),
-    *POINT,
+    *_CELL,
     *_keys("point.batch_per_rank", "point.global_batch"),
     Column("kind", "baseline", key="baseline_kind"),
     *_keys("baseline", "baseline_images_per_s"),
@@ -314,7 +287,6 @@ SCALING = (
 BOUNDS = (
     Column("curve", "curve"),
     *POINT,
-    *BATCH,
     Column("gradient_bytes", "gradients MB", megabytes),
     Column("exchange_seconds", "all-reduce alone ms", ms),
     Column("visible_efficiency", "efficiency, nothing hidden", percent),
@@ -323,7 +295,6 @@ BOUNDS = (
 GAPS = (
     Column("curve", "curve"),
     *POINT,
-    *BATCH,
     Column("planned", "launches planned", key="launches_planned"),
     Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
     Column("missing", "missing", key="launches_missing"),
@@ -337,7 +308,6 @@ LOGS = (
 )
 STEP_TIMES = (
     *POINT,
-    *BATCH,
     Column("runs", "runs"),
     Column("steps_per_run", "steps per run"),
     Column("median_seconds", "median ms", ms),
@@ -408,7 +378,6 @@ def tables(a: Analysis) -> list[ReportTable]:
         one(exchanged, BREAKDOWNS, a.breakdowns, "exchange.breakdowns"),
         one(exchanged, OVERLAPS, a.overlaps, "exchange.overlaps"),
         one(trained, TRAINED, a.trained, "trained"),
-        one(trained, by_epoch(a), a.trained, note="by_epoch"),
         one(section(a, "Each rank by itself"), SERVED, a.served, "served"),
         one(section(a, "Throughput"), throughput(a), a.throughput, "throughput"),
         one(section(a, "Scaling"), SCALING, a.efficiency, "scaling"),

@@ -17,8 +17,7 @@ from bench.study.frames import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.report import figures, tables
-from plots.report.figures.style import PRESETS, Preset
-from plots.report.findings import findings, terminal
+from plots.report.findings import findings, terminal, with_curves
 from plots.report.format import file_names
 from plots.report.page import html, markdown, page
 
@@ -34,19 +33,13 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     Returns the answer, for a terminal. Raises UsageError if no log is usable.
     """
     a, other = analysed(folder), None if scaling is None else analysed(scaling)
-    drawn, narrow = (_drawn(a, other, PRESETS[name]) for name in ("page", "phone"))
+    drawn = _drawn(a, other)
     whole = findings(a)
     try:
-        figures.save(drawn, out / "figures")
+        saved = figures.save(drawn, out / "figures")
         content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
         if other is not None:
-            kinds = ("emulated", "machine", "scaling")
-            about = [one for one in findings(other) if one.kind in kinds]
-            first = min(about, key=lambda one: one.kind)  # what slept goes before the machine
-            curves = [replace(first, kind="machine", text=f"Curves: {first.text}")]
-            curves += [one for one in about if one is not first and one.kind != "machine"]
-            rest = [one for one in whole if one.kind == "next"]
-            whole = [one for one in whole if one.kind not in ("scaling", "next")] + curves + rest
+            whole = with_curves(a, whole, other)
             sections = [s for s in content.sections if not s.title.startswith("Scaling")]
             sections += [
                 replace(s, title=f"Scaling curves: {s.title}")
@@ -62,7 +55,7 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
             "points.csv": tables.csv(data["throughput"]),
             "comparisons.csv": tables.csv(data["comparisons"]),
             **_trainings(a),
-            "report.html": html(content, [*figures.pictures(drawn, narrow, out / "figures")]),
+            "report.html": html(content, saved),
             "report.md": markdown(content),
         }
         for name, text in texts.items():  # names of files may hold what is no character
@@ -77,12 +70,12 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     return terminal(whole, out / "report.html")
 
 
-def _drawn(a: Analysis, scaling: Analysis | None, preset: Preset) -> dict[str, Any]:
+def _drawn(a: Analysis, scaling: Analysis | None) -> dict[str, Any]:
     """Draw the figures of a study, with the scaling curves of another one if that is given."""
-    drawn = figures.draw(a, preset)
+    drawn = figures.draw(a)
     if scaling is None:
         return drawn
-    every = figures.draw(scaling, preset)
+    every = figures.draw(scaling)
     curves = {name: every[name] for name in every if name.startswith("scaling")}
     if not curves:
         name = scaling.loaded.study.name

@@ -23,7 +23,6 @@ from bench.models import build_model
 from bench.train.checks import digest
 from bench.train.numbers import memory_format, parameter_dtype
 from tests.bench.ranks import ROOT
-from tests.bench.test_model import tensors
 from tests.bench.worker import DATA, Rank, attempt, on_ranks, shard
 
 pytestmark = pytest.mark.ranks
@@ -145,6 +144,12 @@ def outcome(rank: Rank) -> dict[Any, Any]:
             loop.step()
         result["resnet50"] = loop.session.exchange_bytes()
     return result
+
+
+def tensors(network: torch.nn.Module) -> dict[str, Any]:
+    """Read type, layout and values of every parameter and buffer."""
+    each = network.state_dict().items()
+    return {name: (t.dtype, t.stride(), t.tolist()) for name, t in each}
 
 
 def verbs(rank: Rank) -> None:

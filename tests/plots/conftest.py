@@ -21,24 +21,3 @@ def undrawn() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", _name)
         yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_png(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Draw figures as SVG alone, half of a report's time: PNG is the same picture. A module that
-    looks at one has DRAWS_PNG.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if not getattr(request.module, "DRAWS_PNG", False):
-            patch.setattr(Figure, "savefig", _but_png)
-        yield
-
-
-_savefig = Figure.savefig
-
-
-def _but_png(figure: Figure, file: Any, **options: Any) -> None:
-    if options.get("format") == "png":
-        file.write(b"drawn elsewhere")
-    else:
-        _savefig(figure, file, **options)

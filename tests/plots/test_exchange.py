@@ -41,7 +41,7 @@ def test_clocks_of_two_hosts_are_set_by_the_end_of_the_exchange(
 
 def test_the_stacks_are_as_long_as_the_steps() -> None:
     a = analysed(ROOT / "results" / "exposed")
-    ax, _ = figures.draw(a, only="breakdown")["breakdown"].axes
+    ax, _ = figures.draw(a)["breakdown"].axes
     bars: list[Any] = list(ax.patches)
     rows = {round(p.get_y() + p.get_height() / 2) for p in bars}
     longest = [

@@ -62,7 +62,7 @@ def test_the_ratio_has_every_comparison_its_interval_its_launches_and_the_margin
         assert any(xs(line) == list(c.paired.ratios) for line in ax.get_lines())
         (row,) = {*ys(container.lines[0])}
         texts = [t.get_text() for t in ax.texts if t.xy[1] == row]  # type: ignore[attr-defined]
-        assert any(text.startswith("DDP faster: ") for text in texts), "as decided"
+        assert any("\nDDP faster: " in text for text in texts), "as decided"
     (band,) = ax.patches
     low, high = band.get_path().get_extents(band.get_patch_transform()).intervalx
     edge = 1 + analysis.loaded.study.margin
@@ -116,7 +116,7 @@ def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:
     drawn = figures.draw(analyse(load(tmp_path)))
     assert list(drawn) == ["scaling"]
     axes = drawn["scaling"].axes[:4]
-    assert [ax.get_title() for ax in axes[:2]] == [f"weak: {n} images per rank" for n in (8, 16)]
+    assert [ax.get_title() for ax in axes[:2]] == [f"weak: {n}\nimages per rank" for n in (8, 16)]
     lines = [line for ax in axes for line in bars(ax).values()]
     assert [len(xs(line.lines[0])) for line in lines] == [2] * 4
     assert [values(line) for line in lines[2:]] == [pytest.approx([1, 1], rel=0.02)] * 2

@@ -1,11 +1,11 @@
-"""How numbers and texts are written: ends of intervals, counts, and cells that no program runs."""
+"""How ends of intervals are written."""
 
 from __future__ import annotations
 
 import pytest
 
 from bench.study.stats import Estimate
-from plots.report.format import every, interval, percent, ratio
+from plots.report.format import interval, percent, ratio
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,3 @@ def test_no_end_of_an_interval_is_rounded_onto_1(low: float, high: float, said: 
 def test_other_units_have_no_limit() -> None:
     share = Estimate(value=0.927, low=0.86, high=1.0001, n=6)
     assert interval(share, percent) == "92.7 % [86.0, 100.0]"
-
-
-def test_counts_are_english() -> None:
-    assert [every(n, "launch") for n in (1, 2, 3)] == [
-        "the one launch",
-        "both launches",
-        "all 3 launches",
-    ]

@@ -1,4 +1,4 @@
-"""One figure by itself: its format, its preset, and what it refuses."""
+"""Figures as files, and where their words stand."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from matplotlib.transforms import Bbox
 from plots.__main__ import main
 from plots.analyse.study import Analysis
 from plots.report import figures
-from plots.report.figures.style import PRESETS
+from plots.report.figures.style import complete
 from plots.report.write import analysed
 from tests.plots import logs
 
-DRAWS_PNG = True
-
 ROOT = Path(__file__).parents[2]
 # one of each kind of figure
-SHIPPED = ("emulated", "exposed", "local", "local-transports", "overlap", "precision", "sync-async")
-TRIED = ("page", "phone")  # as in a report, and the narrowest with a title
+SHIPPED = (
+    *("emulated", "emulated-cluster", "exposed", "local", "local-transports"),
+    *("overlap", "precision", "sync-async"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,10 @@ def shipped(request: pytest.FixtureRequest) -> Analysis:
     return analysed(ROOT / "results" / request.param)
 
 
-@pytest.mark.parametrize("preset", TRIED)
-def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -> None:
-    for name, figure in figures.draw(shipped, PRESETS[preset]).items():
+def test_nothing_written_is_cut_off_or_covered(shipped: Analysis) -> None:
+    for name, figure in figures.draw(shipped).items():
+        complete(shipped, figure)
+        assert {text.get_fontsize() for text in figure.texts} == {9}
         texts, whole = seen(figure), figure.bbox.padded(1)
         assert texts
         cut = [text for text, box in texts if Bbox.intersection(box, whole) is None or not (
@@ -88,23 +89,5 @@ def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -
         assert not [(a, b) for (a, at), (b, there) in pairs if at.overlaps(there)], name
         kind = "Emulated" if shipped.emulated() else ""
         assert figure.get_label() == kind
-        first = next((x.get_text() for x in figure.texts if x.get_text()), "")
-        assert first.startswith("Emulated") == bool(kind), name
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--width", "4"], "width='4' is not from 3 to 12 inches; say 3.5in or 89mm"),
-        (["--width", "5in", "--preset", "page"], "no effect with --preset page; use paper"),
-    ],
-)
-def test_what_has_no_effect_is_refused(
-    study: Path, words: list[str], said: str, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    given = ["figure", "ratio", str(study), "--preset", "paper", "-o", "one.png", *words]
-    assert main(given) == 2
-    assert said in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+        assert figure.get_suptitle().startswith(kind or "Real: "), name
+        assert ("real ranks and real compute" in figure.get_supxlabel()) == (not kind), name

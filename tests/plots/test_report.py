@@ -77,7 +77,7 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
     said = f"Not settled: {100 * (c['ratio'] - 1):.1f} % [{low:.1f}, {high:.1f}]"
     assert c["verdict_text"] == said
     assert said in text
-    assert "Not settled at all 3 points" in capsys.readouterr().out
+    assert "Not settled at 3 of 3 points" in capsys.readouterr().out
     figure = (tmp_path / "figures" / "ratio.svg").read_text()
     assert "Not settled" in figure
     assert "Horovod faster" not in text + figure
@@ -154,4 +154,7 @@ def test_another_study_shows_the_scaling_beside_a_verdict(tmp_path: Path) -> Non
         "## Scaling curves: Scaling (emulated)",
     ]
     assert "Curves: All compute slept as resnet50-p100-32px.json says" in text
+    differ = "on 2 ranks (4 images per rank) DDP is ahead (Horovod / DDP = 0.944"
+    assert f"Real and emulated differ: with real compute {differ}" in text
+    assert "on 8 ranks (2048 images per rank) Horovod is ahead (Horovod / DDP = 1.044" in text
     assert main(["report", local, "--scaling", str(ROOT / "results/aa"), "--out", "x"]) == 2

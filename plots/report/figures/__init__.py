@@ -1,56 +1,47 @@
-"""Figures of one study as SVG and PNG: only here is matplotlib known, and no number computed."""
+"""Figures of one study: only here is matplotlib known, and no number computed."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from bench.config import UsageError
 from bench.study.definition import Point
 from bench.study.disk import write_whole
 from plots.analyse.scaling import Throughput
 from plots.analyse.study import Analysis
 from plots.report.figures import curves, exchange, ratio, trainings
-from plots.report.figures.style import PRESETS, STYLE, Preset, drawn_as, with_names
+from plots.report.figures.style import STYLE, with_names
 from plots.report.format import file_names
 from plots.report.labels import page_arm
-from plots.report.page import Picture
 
 # formats, and what of the moment each would hold
 ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
 _DPI = 200
 
 
-def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[str, Figure]:
-    """Draw all figures the study has points for, or one, by file name without ending.
-
-    Raises UsageError for one that is not there.
-    """
-    drawings = dict(_each(a))
-    if only and only not in drawings:
-        raise UsageError(f"the study has no figure {only!r}; it has {', '.join(drawings)}")
-    with drawn_as(preset):
-        return {name: drawings[name]() for name in ([only] if only else drawings)}
+def draw(a: Analysis) -> dict[str, Figure]:
+    """Draw all figures that the study has points for, by file name without ending."""
+    with matplotlib.rc_context(STYLE):
+        return dict(_each(a))
 
 
-def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """Declare every figure, a new one too: for which rows it is drawn, and its name."""
+def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
+    """Draw every figure, a new one too: of the rows that it shows, under its name."""
     # what slept is no row beside what computed
     kinds = ["emulated" if c.emulated else "real" for c in a.comparisons]
     for kind, name in file_names("ratio", [(kind,) for kind in kinds]):
         rows = [c for c, other in zip(a.comparisons, kinds, strict=True) if other == kind[0]]
-        yield name, partial(ratio.draw, a, rows)
+        yield name, ratio.draw(a, rows)
     yield from _scaling(a)
     yield from _exchange(a)
     yield from _accuracy(a)
 
 
-def _scaling(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """Yield a page for each arm, that of most sizes first; `single` joins every one."""
 
     def page(row: Throughput) -> tuple[str, str]:
@@ -64,18 +55,16 @@ def _scaling(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
         rows = [r for r in single if page(r)[0] == key[0]]
         if len({curves.size(r) for r in (*rows, *of_arm)}) > 1:
             pages[key] = [*rows, *of_arm]
-    order = sorted(
-        pages, key=lambda key: (key[0] != "scaling", -len({*map(curves.size, pages[key])}))
-    )
+    order = sorted(pages, key=lambda key: -len({*map(curves.size, pages[key])}))
     for kind in ("scaling", "batch"):
         for key, name in file_names(kind, [key for key in order if key[0] == kind]):
             points = {r.point for r in pages[key]}
             scaled = [s for s in a.efficiency if s.point in points and kind == "scaling"]
             common = [s for s in scaled if s.kind == "common"]
-            yield name, partial(curves.scaling, a, pages[key], common or scaled)
+            yield name, curves.scaling(a, pages[key], common or scaled)
 
 
-def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """Yield a page for each number of ranks of the frameworks; one plain process is on each."""
 
     def key(p: Point) -> tuple[str, int, int]:
@@ -88,10 +77,10 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
         plain = {a.table.plain_arm(t.point) for t in rows} or {page[0]}
         single = (t for t in a.trained if t.point.cell == "single" and t.point.arm in plain)
         rows = [*(t for t in single if t.point.global_batch == page[1]), *rows]
-        yield name, partial(trainings.accuracy, a, rows)
+        yield name, trainings.accuracy(a, rows)
 
 
-def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
+def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """Yield a page for each size: its cells and arms are rows."""
 
     def of(p: Point) -> tuple[int, int]:
@@ -99,15 +88,19 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
 
     parts = a.breakdowns
     for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
-        rows = [r for r in parts if of(r.point) == page]
-        yield name, partial(exchange.breakdown, a, rows)
+        yield name, exchange.breakdown(a, [r for r in parts if of(r.point) == page])
 
 
-def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
-    """Write each figure as .svg and .png, without dates: the same numbers give the same bytes."""
+def save(figures: dict[str, Figure], folder: Path) -> dict[str, str]:
+    """Write each figure as .svg, without dates: the same numbers give the same bytes.
+
+    Returns their SVG by name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    names = [folder / f"{name}.{ending}" for name in figures for ending in ("svg", "png")]
-    return [save_as(figures[path.stem], path) for path in names]
+    drawn = {name: _data(figure, "svg") for name, figure in figures.items()}
+    for name, data in drawn.items():
+        write_whole(folder / f"{name}.svg", data)
+    return {name: data.decode() for name, data in drawn.items()}
 
 
 def save_as(figure: Figure, path: Path) -> Path:
@@ -121,13 +114,3 @@ def _data(figure: Figure, ending: str) -> bytes:
         figure.savefig(data, format=ending, dpi=_DPI, metadata={ENDINGS[ending]: None})
     drawn = data.getvalue()
     return with_names(drawn.decode()).encode() if ending == "svg" else drawn
-
-
-def pictures(
-    drawn: Mapping[str, Figure], narrow: Mapping[str, Figure], folder: Path
-) -> Iterator[Picture]:
-    """Read the figures as they were saved, each beside the same in the width of a phone."""
-    for name, figure in drawn.items():
-        words = " ".join(text.get_text() for text in figure.texts)
-        wide, small = (folder / f"{name}.svg").read_text(), _data(narrow[name], "svg").decode()
-        yield Picture(name, wide, small, words)

@@ -14,7 +14,6 @@ from plots.analyse.scaling import Efficiency, Throughput
 from plots.analyse.study import Analysis
 from plots.report.figures.style import (
     GUIDE,
-    Extent,
     bars_explained,
     caption,
     in_order,
@@ -23,7 +22,6 @@ from plots.report.figures.style import (
     look,
     mark,
     panels,
-    preset,
     reach,
     scale_axes,
 )
@@ -52,9 +50,7 @@ def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency
     lines = {(r.curve, fixed(r.point, r.curve)) for r in rows}
     columns = sorted(lines, key=lambda line: (CURVES.index(line[0]), line[1]))
     cells = in_order(line_label(a, r.point) for r in rows)
-    figure, grid = panels(
-        1 + bool(scaled), len(columns), 1.5 if preset().narrow else 1.7, len(cells) + 1
-    )
+    figure, grid = panels(1 + bool(scaled), len(columns), 1.5, len(cells) + 1)
     speeds = [r.images_per_s for r in rows]
     log_y = not batch and is_log([size(r) for r in rows])
     alone = {
@@ -71,14 +67,14 @@ def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency
         on = [r for r in rows if (r.curve, fixed(r.point, r.curve)) == (curve, kept)]
         values = sorted({*map(size, on)})
         top, bottom = grid[0][i], grid[-1][i]
-        _draw(a, top, on, cells, "images_per_s", frame, rate)
+        _draw(a, top, on, cells, "images_per_s", rate)
         if one := alone.get((curve, kept)):
             top.plot(values, [one * v for v in values], "--", label="ideal", **GUIDE)
         scale_axes(top, values, frame, log_y)
-        top.set_title(f"{curve}: {kept} {_FIXED[curve]}")
+        top.set_title(f"{curve}: {kept}\n{_FIXED[curve]}")
         if scaled:
             below = [r for r in scaled if (r.curve, fixed(r.point, r.curve)) == (curve, kept)]
-            _draw(a, bottom, below, cells, "efficiency", shares, percent)
+            _draw(a, bottom, below, cells, "efficiency", percent)
             bottom.axhline(1, ls="--", label="ideal", **GUIDE)
             bounds = [
                 b for b in a.bounds if (b.curve, b.point) in {(r.curve, r.point) for r in below}
@@ -98,7 +94,7 @@ def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency
         base = "one plain process" if scaled[0].kind == "common" else "the cell's own one rank"
         notes.append(f"Efficiency: images/s over ranks times those of {base}.")
         notes += [_BOUND] if a.bounds else []
-    notes.append(bars_explained(speeds, frame))
+    notes.append(bars_explained(speeds))
     title = "Images/s against images per rank" if batch else "Scaling against ranks"
     caption(a, figure, [r.point for r in rows], title, notes)
     return figure
@@ -110,7 +106,6 @@ def _draw(
     rows: Rows,
     cells: Sequence[str],
     name: str,
-    frame: Extent,
     form: Callable[[float], str],
 ) -> None:
     """Draw one line for each cell that has rows, with every mark at its true place."""
@@ -123,7 +118,7 @@ def _draw(
         at = sorted(values)
         if at:
             style = {**look(cell, cells), "label": cell}
-            mark(ax, at, [values[x] for x in at], frame, style, form)
+            mark(ax, at, [values[x] for x in at], style, form)
 
 
 def _draw_bounds(a: Analysis, ax: Axes, bounds: Sequence[Bound], cells: Sequence[str]) -> None:

@@ -18,7 +18,6 @@ from plots.report.figures.style import (
     mark,
     name_rows,
     panels,
-    preset,
     reach,
 )
 from plots.report.format import ms
@@ -48,8 +47,7 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
     """Draw stacked parts of observed steps, and a diamond for undisturbed ones."""
     cells = in_order(r.point.cell for r in rows)
     rows = sorted(rows, key=lambda r: (cells.index(r.point.cell), r.point.arm))
-    height = 0.35 + (0.62 if preset().narrow else 0.5) * len(rows)
-    figure, ((ax,),) = panels(1, 1, height, len(SHOWN) + 1)
+    figure, ((ax,),) = panels(1, 1, 0.35 + 0.62 * len(rows), len(SHOWN) + 1)
     undisturbed = [r.undisturbed_seconds for r in rows if r.undisturbed_seconds]
     values = [*(r.step_seconds for r in rows), *undisturbed]
     frame = 0.0, 1.04 * reach(values)[1]
@@ -62,7 +60,7 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
     for i, row in enumerate(rows):
         if row.undisturbed_seconds is not None:
             style = _NOT_OBSERVED | ({} if i else {"label": "step, not observed"})
-            mark(ax, [i], [row.undisturbed_seconds], frame, style, ms, axis="x")
+            mark(ax, [i], [row.undisturbed_seconds], style, ms, axis="x")
     points = [row.point for row in rows]
     name_rows(ax, [(", ".join(filter(None, (p.cell, p.arm))), "") for p in points])
     ax.set_xlim(*frame)
@@ -72,7 +70,7 @@ def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
     notes = [
         f"{points[0].batch_per_rank} images per rank.",
         "Exposed = waiting for the slowest rank + reducing.",
-        bars_explained(values, frame),
+        bars_explained(values),
     ]
     title = f"Where a step's time goes on {ranks(points[0].world_size)}"
     caption(a, figure, points, title, notes)

@@ -20,7 +20,6 @@ from plots.report.figures.style import (
     mark,
     name_rows,
     panels,
-    preset,
     reach,
 )
 from plots.report.format import ratio, short
@@ -39,7 +38,7 @@ def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
     rows = sorted(comparisons, key=order)
     words = [_words(c) for c in rows]
     common = set.intersection(*map(set, words)) - ({*words[0][:2]} if not rows[1:] else set())
-    figure, ((ax,),) = panels(1, 1, 0.35 + (0.62 if preset().narrow else 0.5) * len(rows))
+    figure, ((ax,),) = panels(1, 1, 0.35 + 0.62 * len(rows))
     margin, estimates = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=GREY, linewidth=1)
@@ -53,25 +52,24 @@ def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
             at = [i - 0.15 + step * k for k in range(len(e.launches))]
             small: Any = {"markersize": 2.6, "alpha": 0.55, "markeredgewidth": 0}
             ax.plot(e.launches, at, "o", color=style["color"], **small)
-        mark(ax, [i], [e], frame, style, ratio, axis="x")
+        mark(ax, [i], [e], style, ratio, axis="x")
     names = [", ".join(word for word in each if word not in common) for each in words]
     # the faster side over the other, as in the first sentence of the page
     values = [sentence(c) if c.decides else f"{short(c.estimate, ratio)}: {word(c)}" for c in rows]
     name_rows(ax, [*zip(names, values, strict=True)])
     ax.minorticks_off()
-    ax.xaxis.set_major_locator(MaxNLocator(4 if preset().narrow else 7, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter("{x:g}")
     reference, candidate = sides(a)
-    part = "\n" if preset().narrow else "; "
-    ax.set_xlabel(f"images/s of {candidate} over {reference}{part}below 1 {reference} is faster")
+    ax.set_xlabel(f"images/s of {candidate} over {reference}\nbelow 1 {reference} is faster")
     units = " or ".join(dict.fromkeys(c.unit for c in rows))
     same = [word for word in words[0] if word in common]
     notes = [
         f"{', '.join(same)}. Shaded: equal within {rule(margin)}.",
-        bars_explained(estimates, frame, units),
+        bars_explained(estimates, units),
         *(["Small dots: launches, the first on top."] if any(e.shown for e in estimates) else []),
     ]
-    caption(a, figure, rows, f"{over(a)}: ratio of images/s", notes)
+    caption(a, figure, rows, f"ratio of images/s, {over(a)}", notes)
     return figure
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from markupsafe import escape
@@ -30,15 +27,15 @@ _SPARE = (  # for cells without a look of their own in the catalogue of backends
     Look(colour="#44AA99", marker="p", marker_size=6.0, line_width=1.7),
 )
 _LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}  # by transport
-# times the largest value (or 1 over it, of the smallest): how far a bar may stretch an axis
-_LONGEST = 1.8
 _LOG_FROM = 4  # above this ratio a linear axis crowds the small values
 GREY = "#666666"
-_POINTS = 9  # of a letter on a page
+_WIDTH_IN = 3.5  # of a column of a paper and of a phone; wider pages show two side by side
+_CAPTION_IN, _MACHINE_IN = 1.7, 0.4  # heights of title and foot, and of the machine in it
+_NAMES_IN_LINE = 2  # of a legend
 STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "svg.hashsalt": "plots",  # without it every drawing has new identifiers
     "svg.fonttype": "none",  # text that can be searched and read aloud
-    "font.size": _POINTS,
+    "font.size": 9,
     **dict.fromkeys(("figure.titlesize", "figure.labelsize"), "medium"),
     **dict.fromkeys(("axes.titlesize", "axes.labelsize", "legend.fontsize"), "medium"),
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), "medium"),
@@ -55,45 +52,8 @@ STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
 GUIDE: Any = {"color": GREY, "linewidth": 1.1, "zorder": 1}  # lines that are no measurement
-_ARROWS = {"x": (4, 5), "y": (7, 6)}  # matplotlib's carets at the low and the high end of an axis
 _MARK = "value-"  # begins an identifier, which holds the text that takes its place
 _NAMED = re.compile(rf'<g id="{_MARK}([0-9a-f]+)">')
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How wide a figure is drawn, with which letters and how much text."""
-
-    width_in: float
-    letters: float = 1.0  # times 9 points, markers too
-    titled: bool = True  # with title and foot; a paper has them in its caption
-    alone: bool = False  # with workload and machine, which a page says once
-
-    @property
-    def narrow(self) -> bool:
-        """Whether a line holds fewer than some 60 letters."""
-        return self.width_in / self.letters < 4.5
-
-
-PRESETS = {  # a page shows a figure in the size in which it is drawn
-    "page": Preset(width_in=5.75),  # two beside one another on 1200 pixels
-    "phone": Preset(width_in=3.6),  # 346 pixels
-    "paper": Preset(width_in=3.5, letters=0.85, titled=False),
-    "slide": Preset(width_in=12.0, letters=1.6),
-}
-_PRESET: ContextVar[Preset] = ContextVar("preset", default=PRESETS["page"])
-preset = _PRESET.get
-
-
-@contextmanager
-def drawn_as(one: Preset) -> Iterator[None]:
-    """Provide this width and these letters for all that is drawn inside."""
-    token = _PRESET.set(one)
-    try:
-        with rc_context({**STYLE, "font.size": one.letters * _POINTS}):
-            yield
-    finally:
-        _PRESET.reset(token)
 
 
 def in_order(cells: Iterable[str]) -> list[str]:
@@ -109,7 +69,7 @@ def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> S
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport = catalogue.parts(cell)
     facts = catalogue.CATALOGUE.get(backend)
-    size = preset().letters * (marker_size or appearance.marker_size)
+    size = marker_size or appearance.marker_size
     return {
         "color": appearance.colour,
         "marker": appearance.marker,
@@ -143,38 +103,27 @@ def dots(e: Estimate) -> tuple[float, ...]:
 
 
 def reach(estimates: Estimates, *others: float) -> Extent:
-    """Return low and high limits of a log axis for all values; long intervals are cut."""
-    values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
-    low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
-    high = max([*values, *(e.shown[1] for e in estimates if e.shown)])
-    low, high = max(low, min(values) / _LONGEST), min(high, max(values) * _LONGEST)
+    """Return low and high limits of a log axis for all values and their intervals."""
+    values = [*(v for e in estimates for v in (e.value, *dots(e), *(e.shown or ()))), *others]
+    low, high = min(values), max(values)
     room = max(1.02, (high / low) ** 0.06)
     return low / room, high * room
 
 
-def cut(e: Estimate, frame: Extent) -> list[int]:
-    """Name the ends of the frame that cut an estimate's bar: 0 is the low one, 1 the high one."""
-    if e.shown is None:
-        return []
-    return [end for end, out in enumerate((e.shown[0] < frame[0], e.shown[1] > frame[1])) if out]
-
-
 def panels(
-    rows: int, columns: int, row_in: float, names: int = 0, share_y: bool = True
+    rows: int, columns: int, row_in: float, names: int = 0
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Make axes in rows and columns, as wide as the preset; a row of them is `row_in` high.
+    """Make axes in rows and columns; a row of them is `row_in` inches high.
 
-    `names`: legend entries to leave room for. Heights are inches at `letters` = 1.
+    `names`: legend entries to leave room for.
     """
-    one = preset()
-    lines = -(-names // _names_in_line())
+    lines = -(-names // _NAMES_IN_LINE)
     ratios = [row_in] * rows + [0.21 * lines] * bool(lines)
-    room = 0.5 + (1.7 if one.narrow else 0.9) * one.titled
-    figure = Figure(figsize=(one.width_in, one.letters * (sum(ratios) + room)))
+    figure = Figure(figsize=(_WIDTH_IN, sum(ratios) + 0.5 + _CAPTION_IN))
     spec = figure.add_gridspec(len(ratios), columns, height_ratios=ratios)
     grid = [[figure.add_subplot(spec[i, j]) for j in range(columns)] for i in range(rows)]
     for line in grid:
-        for ax in line[1:] if share_y else ():
+        for ax in line[1:]:
             ax.sharey(line[0])
             ax.tick_params(labelleft=False)
     if lines:
@@ -182,20 +131,15 @@ def panels(
     return figure, grid
 
 
-def _names_in_line() -> int:
-    return 2 if preset().narrow else 3
-
-
 def mark(
     ax: Axes,
     at: Sequence[float],
     values: Estimates,
-    frame: Extent,
     style: Style,
     form: Callable[[float], str],
     axis: str = "y",
 ) -> None:
-    """Draw values along `axis` with intervals, dots for few launches, arrows where the frame cuts.
+    """Draw values along `axis` with intervals, or with dots for few launches.
 
     A pointer on one shows it by `form`, as tables do.
     """
@@ -205,7 +149,6 @@ def mark(
 
     bare = {"color": style["color"], "zorder": style["zorder"], "ls": "none"}
     dot = {"marker": "o", "markersize": 0.3 * style["markersize"] + 1.5, "markeredgewidth": 0}
-    arrow = {"markersize": 4 + 0.4 * style["markersize"], "clip_on": False}
     drawn = ax.errorbar(
         *place(at, [e.value for e in values]), **{f"{axis}err": bars(values), **style}
     )
@@ -213,8 +156,6 @@ def mark(
     for where, e in zip(at, values, strict=True):
         if launches := dots(e):
             ax.plot(*place([where] * len(launches), launches), **bare, **dot)
-        for end in cut(e, frame):
-            ax.plot(*place([where], [frame[end]]), marker=_ARROWS[axis][end], **bare, **arrow)
         # unseen, and large enough for a pointer
         n = f", n = {e.n}" if e.shown else ""
         text = clean(f"{style.get('label', '')}: {short(e, form)}{n}".removeprefix(": "))
@@ -243,53 +184,61 @@ def scale_axes(ax: Axes, values: Iterable[int], frame: Extent, log_y: bool) -> N
 
 
 def name_rows(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
-    """Write above each row, from top to bottom, its name and what was found: side by side where
-    the figure is wide, else on two lines.
-    """
+    """Write above each row, from top to bottom, its name and its values on two lines."""
     ax.set_ylim(len(names) - 0.55, -0.95)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.grid(visible=True, axis="x")
     above: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    offset = 7 * preset().letters
-    for row, (name, value) in enumerate(names):
-        if preset().narrow:
-            both = "\n".join(filter(None, (name, value)))
-            ax.annotate(both, (0, row), (0, offset), va="bottom", wrap=True, **above)
-        else:
-            ax.annotate(name, (0, row), (0, offset), va="bottom", **above)
-            ax.annotate(value, (1, row), (0, offset), va="bottom", ha="right", **above)
+    for row, both in enumerate(names):
+        text = "\n".join(filter(None, both))
+        ax.annotate(text, (0, row), (0, 10), va="bottom", wrap=True, **above)
 
 
-def legend(figure: Figure, columns: int = 0) -> None:
+def legend(figure: Figure) -> None:
     """Draw one legend of all axes below them, without what stands there twice."""
     entries = [each.get_legend_handles_labels() for each in figure.axes]
     handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
     names = sorted(handles, key=lambda name: name.startswith("ideal"))
     drawn = [handles[name] for name in names]
-    figure.axes[-1].legend(drawn, names, loc="center", ncols=columns or _names_in_line())
+    figure.axes[-1].legend(drawn, names, loc="center", ncols=_NAMES_IN_LINE)
 
 
 def caption(
     a: Analysis, figure: Figure, points: Iterable[Any], title: str, notes: Sequence[str]
 ) -> None:
-    """Write what is drawn on top, and at the foot notes and the machine; both wrap by themselves.
+    """Say on top what is drawn and whether it is real, and write notes at the foot.
 
     `points` are those of all that is drawn: the figure's label is their mark of emulation.
     """
-    one = preset()
-    figure.set_label(emulation(a, points))
-    title = ": ".join(filter(None, (str(figure.get_label()), title * one.titled)))
-    if title:
-        figure.suptitle(clean(title, 160), x=0.01, ha="left", wrap=True, fontweight="bold")
-    if one.titled:
-        foot = " ".join(clean(note, 250) for note in notes)
-        if one.alone:
-            foot = f"{foot} {workload(a)}. {machine(a.loaded.host)}."
-        figure.supxlabel(clean(foot, 600), x=0.01, ha="left", wrap=True, color=GREY)
+    mark = emulation(a, points)
+    figure.set_label(mark)
+    measured = "" if mark else "Measured with real ranks and real compute. "
+    foot = measured + " ".join(clean(note, 250) for note in notes)
+    inscribe(figure, clean(f"{mark or 'Real'}: {title}", 160), clean(foot, 600))
 
 
-def bars_explained(estimates: Estimates, frame: Extent, unit: str = "launches") -> str:
+def inscribe(figure: Figure, title: str, foot: str) -> None:
+    """Write a title on top of a figure and a foot below it; both wrap by themselves."""
+    with rc_context(STYLE):
+        figure.suptitle(title, x=0.01, ha="left", wrap=True, fontweight="bold")
+        figure.supxlabel(foot, x=0.01, ha="left", wrap=True, color=GREY)
+
+
+def complete(a: Analysis, figure: Figure) -> None:
+    """Add workload and machine, which a page says once, to the foot of a figure by itself."""
+    foot = f"{figure.get_supxlabel()} {workload(a)}. {machine(a.loaded.host)}."
+    inscribe(figure, figure.get_suptitle(), clean(foot, 700))
+    figure.set_figheight(figure.get_figheight() + _MACHINE_IN)
+
+
+def strip(figure: Figure) -> None:
+    """Take off title and foot, which a paper has in its caption, but the mark of emulation."""
+    inscribe(figure, str(figure.get_label()), "")
+    figure.set_figheight(figure.get_figheight() - _CAPTION_IN)
+
+
+def bars_explained(estimates: Estimates, unit: str = "launches") -> str:
     """Say what n counts and how to read the bars, over the unit of the intervals."""
     n = sorted({e.n for e in estimates})
     remarks = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
@@ -298,6 +247,4 @@ def bars_explained(estimates: Estimates, frame: Extent, unit: str = "launches") 
         remarks.append(f"bars: 95 % intervals over {unit}")
     if any(map(dots, estimates)):
         remarks.append(f"dots: single launches, as fewer than {MIN_LAUNCHES} bear no interval")
-    if any(cut(e, frame) for e in estimates):
-        remarks.append("arrows: the interval goes on")
     return f"{'; '.join(remarks)}."

@@ -14,7 +14,7 @@ from bench.study.rows import Training
 from bench.study.words import rule
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
-from plots.report.figures.style import GUIDE, caption, in_order, legend, look, panels, preset
+from plots.report.figures.style import GUIDE, caption, in_order, legend, look, panels
 from plots.report.labels import line_label, page_arm
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another
@@ -27,9 +27,8 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     """
     targets = sorted({row.target for row in rows if row.target is not None})
     n = 2 + bool(targets)
-    shape = (n, 1, 1.6) if preset().narrow else (1, n, 2.6)
-    figure, grid = panels(*shape, names=len(rows), share_y=False)
-    axes = [ax for line in grid for ax in line]
+    figure, grid = panels(n, 1, 1.6, names=len(rows))
+    axes = [ax for (ax,) in grid]
     cells = in_order(line_label(a, row.point) for row in rows)
     rows = sorted(rows, key=lambda row: cells.index(line_label(a, row.point)))
     for row in rows:
