@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -20,6 +22,7 @@ from bench.train.loop import Input
         ([60.0, 500.0, 450.0, 590.0], 3, 10, True),  # it began far off
         ([2.3, 1e6, 2.3, 2.3], 2, 10, True),  # what happened before the last window has passed
         ([2.3, 2.3, 24.0, 24.0], 2, 10, False),
+        ([2.3, 2.3, math.nan, math.nan], 2, 10, False),
         ([2.3, 2.3, 2.3, 100.0], 2, 10, False),
         ([2.3, 2.3, 2.3, 100.0], 2, 1000**2, True),  # a guess among many classes loses more
     ],
