@@ -29,6 +29,16 @@ MAX_SECONDS = 30 * 86_400
 # What may be corrected after the first run; everything else is fixed before it.
 MAY_CHANGE = {"expected_run_s", "time_limit_s", "site", "earlier_sha256"}
 
+_ARMS = (
+    "[arms.NAME], a table of the fields of each condition, with cells = [...] where not all have it"
+)
+_EARLIER = {
+    "blocks": "launches",
+    "max_blocks": "max_launches",
+    "settings": _ARMS,
+    "variants": _ARMS,
+}
+
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
     **dict.fromkeys(fields_with(Role.PLANNED), "leave it out"),
@@ -248,6 +258,14 @@ class Study(StrictTable):
     def needs_site(self) -> bool:
         """Whether a site must fill something in before the study can be planned."""
         return bool(self.nodes or self.up_to_nodes or any(map(is_bare, self.cells)))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_present_form(cls, values: dict[str, Any]) -> dict[str, Any]:
+        of_cells = [f"'{cell}'" for cell in values.get("cells") or () if "@" in str(cell)]
+        if old := next((key for key in [*values, *of_cells] if key in {*_EARLIER, *of_cells}), ""):
+            raise ValueError(f"{old} is of an earlier form; write {_EARLIER.get(old, _ARMS)}")
+        return values
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -127,3 +127,17 @@ class Diary:
                 file.write(f"{line}\n")
         except OSError as error:
             raise _not_written(self.path, error) from None
+
+    def begun_before(self) -> list[str]:
+        """Name other jobs that began before this one."""
+        jobs: list[str] = []
+        for line in self.path.read_text().splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:  # torn
+                continue
+            if event.get("event") == "begin":
+                if event["job"] == self.id:
+                    return jobs
+                jobs.append(event["job"])
+        return jobs

@@ -212,6 +212,10 @@ class SlurmJob(LocalJob):
 
     def work(self) -> int:
         self.steps.listen(*self.signals)
+        # of a job submitted twice, lest two write one log
+        for other in self.diary.begun_before():
+            if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
+                raise UsageError(f"job {other} is at work on the same runs")
         named = os.environ.get("SLURM_JOB_NODELIST", "")
         self.hosts, nodes = _ask("scontrol", "show", "hostnames", named).split(), self.options.nodes
         if len(self.hosts) != nodes:

@@ -155,6 +155,19 @@ def test_what_cannot_work_is_refused_before_the_first_run(
     assert job.states() == ["planned"] * 4
 
 
+def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Path) -> None:
+    """Whoever began later sees the other, and leaves."""
+    job = BatchJob(tmp_path)
+    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho RUNNING\n")
+    begun = job.folder / "jobs" / "n002-launch00.jsonl"
+    begun.parent.mkdir(parents=True)
+    for first, code, err in ((55, 2, "error: job 55 is at work on the same runs\n"), (77, 0, "")):
+        begins = [{"event": "begin", "job": str(job_id), "restart": 0} for job_id in (first, 55)]
+        begun.write_text("".join(f"{json.dumps(begin)}\n" for begin in begins))
+        assert job.finish()[::2] == (code, err)
+        assert job.states() == ["planned" if code else "ok"] * 4
+
+
 def test_wrong_input_stops_the_job_and_a_wrong_world_does_not(tmp_path: Path) -> None:
     """Ranks that come late end a run with exit code 2 too, and the next run may find them all."""
     job = BatchJob(tmp_path, {0: "another world", 2: "refuse under srun"})
