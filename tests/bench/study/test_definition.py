@@ -15,6 +15,8 @@ from tests.slurm.studies import SMALL, small, write
 # key, the line that replaces it, words of the message after the file's name
 BAD = [
     ("launches", "lanches = 2", "unknown key 'lanches'; did you mean 'launches'?"),
+    ("launches", "blocks = 6", "blocks is of an earlier form; write launches"),
+    ("cells", 'cells = ["ddp/mpi@x"]', "'ddp/mpi@x' is of an earlier form; write [arms.NAME]"),
     ("launches", "launches = 0", "launches=0: should be greater than or equal to 1"),
     ("launches", "launches = true", "launches=True: should be a valid integer"),
     ("launches", 'launches = "8"', "launches='8': should be a valid integer"),
