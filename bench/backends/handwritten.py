@@ -128,7 +128,7 @@ class HandwrittenSession(Session):
         broadcast(self._comm, self.model.buffers())
 
     def exchange_bytes(self) -> list[int]:
-        return [bucket.flat.nbytes for bucket in self._buckets]
+        return [sum(p.nbytes for p in bucket.parameters) for bucket in self._buckets]
 
     def _forget_unused(self, used: Sequence[bool]) -> None:
         """Drop gradients no rank had: zeros would let weight decay and momentum move parameters."""
