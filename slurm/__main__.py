@@ -28,10 +28,10 @@ except ModuleNotFoundError as absent:
 
 
 class Render(StudyOptions):
-    """Print the job script of what is left to do; of a cluster's jobs, that of the largest.
+    """Print the job script of what is left to do; on a cluster, of the largest job.
 
-    That is all runs which are not ok yet. Nothing is changed; the count, and an estimate or the
-    price, go to stderr.
+    The runs left are those not ok, and those compared with them. Nothing is changed; the count of
+    runs, and an estimate or the price, go to stderr.
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()
@@ -50,13 +50,13 @@ class Render(StudyOptions):
 
 
 class RunHere(StudyOptions):
-    """Do the study's runs here, one after the other, and more launches until it is settled.
+    """Do the study's runs here, launch after launch, until the study is settled.
 
-    After its `launches` launches, and then after every two more, it is looked at, until it is
-    settled, `max_launches` or the budget is reached. What failed, timed out or was interrupted is
-    done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl. Exit
-    status: 0 every run is ok, settled or not, 1 one is not, 2 the input was wrong, 3 not settled
-    with --require-settled.
+    The answer is looked at after the study's `launches`, then after every two more, until it is
+    settled, or `max_launches` or the budget is reached. Runs not ok are done again, with those
+    compared with them; earlier logs are kept as ID.attempt-1.jsonl. Exit status: 0 all runs are ok,
+    settled or not; 1 some are not; 2 wrong input; 3 not settled, with --require-settled; 128 + n:
+    stopped by signal n.
     """
 
     budget: Annotated[int | None, BeforeValidator(seconds)] = option(
@@ -90,11 +90,11 @@ class RunHere(StudyOptions):
 
 
 class Submit(ClusterOptions):
-    """Submit a job for every launch and node count of which runs are missing; also resumes.
+    """Submit a job for each launch and node count with runs left to do; repeat it to resume.
 
-    Where none is missing and a look does not settle the study, those of two more launches. The
-    last job reports and does the same. Jobs in the queue are left alone, so the same command may be
-    given again at any time.
+    If no runs are left and a look does not settle the study, two more launches are submitted. The
+    report job, which starts last, does the same. Jobs that measure are left in the queue, so the
+    command may be repeated at any time.
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()
@@ -123,7 +123,7 @@ class Submit(ClusterOptions):
 
 
 class Cancel(ClusterOptions):
-    """Take the study's jobs out of the queue; running ones record where they stop."""
+    """Take the study's waiting jobs out of the queue; running jobs record their end and stop."""
 
     hidden: ClassVar[tuple[str, ...]] = (*OF_JOBS, "launches", "time_limit_s")
 
@@ -135,8 +135,8 @@ class Status(StudyOptions):
     """Print the state of every run, and under Slurm of every job.
 
     A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong
-    world; it is ok if its own log proves it, and only then. Below a run that went wrong stand the
-    last words of its ranks.
+    world; a run is ok only if its own log proves it. A run that went wrong is followed by the last
+    words of its ranks.
     """
 
     follow: bool = option(False, "until no job is in the queue; exit code 0: every run is ok")
@@ -149,7 +149,7 @@ class Status(StudyOptions):
         return 0
 
     def _follow(self) -> int:
-        """Follow the jobs, print the answer; it may be ended and started again at any time."""
+        """Follow the jobs to their end, print the answer or what went wrong; return exit status."""
         work = states.wait_for_jobs(self, self.poll_s)
         jobs = states.all_states(work)
         report = jobs.get(REPORT)
@@ -201,7 +201,7 @@ PROGRAM = Group(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake, 128 + n by signal n."""
+    """Return exit status: 0 done, 1 runs not ok, 2 wrong input, 3 not settled, 128 + n signal n."""
     return call("python -m slurm", PROGRAM, argv)
 
 

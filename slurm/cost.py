@@ -13,7 +13,7 @@ from slurm.session import Work
 
 
 def lines(work: Work) -> list[str]:
-    """Say all to be known before submitting: provenance, jobs, node-hours, and their launches."""
+    """Return lines on what submitting costs: the site's provenance, jobs, node-hours, launches."""
     site, jobs = work.site, work.jobs
     seconds, source = run_seconds(work.study, work.statuses)
     limit_min = {job.id: minutes(job, work.study, site, work.options.minutes) for job in jobs}
@@ -40,7 +40,7 @@ def lines(work: Work) -> list[str]:
 
 
 def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:
-    """Estimate node-hours from seconds per run by ranks; key 0, required: all other ranks."""
+    """Estimate node-hours; `seconds` per run are keyed by ranks, with key 0 for all other ranks."""
     each = (
         job.nodes * (START_S + sum(seconds.get(r.config.world_size, seconds[0]) for r in job.runs))
         for job in jobs
@@ -49,9 +49,9 @@ def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:
 
 
 def run_seconds(study: Study, statuses: Iterable[RunStatus]) -> tuple[dict[int, float], str]:
-    """Return median seconds per run by ranks, and their source; key 0: all runs, for other ranks.
+    """Return median seconds per run, keyed by ranks, and the source of these times in words.
 
-    Without a good run, key 0 alone holds an assumed time.
+    Key 0 has the median of all ok runs; without any, key 0 alone holds an assumed time.
     """
     ended = [(s.run.config.world_size, s.wall_s) for s in statuses if s.state == "ok"]
     walls = [(ranks, wall_s) for ranks, wall_s in ended if wall_s is not None]

@@ -32,20 +32,20 @@ class Job:
 
 
 def job_of(run: PlannedRun, site: Site) -> str:
-    """Name the job that a run is part of."""
+    """Name the job that a run is part of, as n004-launch00. Raises UsageError."""
     launch, nodes = _place(run, site)
     return f"n{nodes:03d}-launch{launch:02d}"
 
 
 def job_name(study: Study, job_id: str) -> str:
-    """Name a job in the queue so that the jobs of a study can be told apart."""
+    """Name a job in the queue: the study's name, then the job's id."""
     return f"{study.name}-{job_id}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """Replace a study's nodes and bare frameworks, if any, by ranks, transports and devices.
+    """Return a study with ranks for its nodes, and transports for its bare frameworks, if any.
 
-    `nodes` goes before the study's own. Raises UsageError where the site does not allow it.
+    `nodes` replaces the study's. The site fills in device, data and threads. Raises UsageError.
     """
     if not nodes and not study.needs_site:
         return study
@@ -94,7 +94,7 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """Make the study file to keep beside the logs: the author's own or what the site made of it."""
+    """Return the study file to keep beside the logs: `source`, or the fitted study if different."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     if fitted == study:
@@ -108,7 +108,7 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
-    """Group runs into jobs, whole launches first: a study stopped early has complete ones."""
+    """Group runs into jobs, launch by launch: a study stopped early then has whole launches."""
     grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
         grouped.setdefault(_place(run, site), []).append(run)
@@ -119,7 +119,7 @@ def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
 
 
 def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
-    """Name a run's launch and count its nodes: runs of other cells with the same are compared."""
+    """Return a run's launch and number of nodes; runs with the same two share a job."""
     assert run.config.launch is not None
     return run.config.launch, nodes_of(run.config.world_size, site)
 
@@ -127,7 +127,7 @@ def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
 def nodes_of(world_size: int, site: Site) -> int:
     """Count the nodes that a world fills.
 
-    Raises UsageError where a node is half full of ranks, or they are too many.
+    Raises UsageError if one of several nodes is not full, or if the site allows fewer nodes.
     """
     full, rest = divmod(world_size, site.ranks_per_node)
     if full and rest:
@@ -145,9 +145,10 @@ def assumed_s(study: Study) -> int:
 
 
 def minutes(job: Job, study: Study, site: Site, wanted: int | None) -> int:
-    """Choose minutes to ask for: half as much again as expected, and room for a run that hangs.
+    """Return a job's minutes: `wanted`, else 1.5 times the expected time and room for a hung run.
 
-    What is expected depends on the study alone: a script must not depend on earlier runs.
+    The expected time depends on the study alone: a script must not depend on earlier runs. Raises
+    UsageError if the minutes do not suffice for a run, or are more than the site allows.
     """
     most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
     least = math.ceil((START_S + tail_s + EARLY_S) / 60)

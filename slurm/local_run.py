@@ -32,7 +32,7 @@ def require_checkout() -> None:
 
 
 def require_one_machine(work: Work) -> None:
-    """Raise UsageError where runs were made on another host."""
+    """Raise UsageError if runs were made on another host, unless the site has a hostfile."""
     this = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
     if elsewhere and not work.site.hostfile:
@@ -42,14 +42,14 @@ def require_one_machine(work: Work) -> None:
 
 
 def find_hosts(hostfile: str) -> None:
-    """Raise UsageError where mpirun would not find its hosts."""
+    """Raise UsageError if a hostfile is named but is not there."""
     if hostfile and not Path(hostfile).is_file():
         form = "mpirun's hostfile, one line for each host, as in 'node1 slots=4'"
         raise UsageError(f"{hostfile} is not there: {form}; write it")
 
 
 def warn_if_busy() -> None:
-    """Say on standard error, before the first run of a study, if other processes work here."""
+    """Warn on standard error if other processes take more than quiet.NOISY of processor time."""
     share = quiet.look(_LOOK_S)
     if share is not None and share > quiet.NOISY:
         took = f"other processes take {100 * share:.0f} % of this machine's processor time"
@@ -60,7 +60,8 @@ def warn_if_busy() -> None:
 def execute(script: Path, lock: IO[str], session: str) -> int | None:
     """Run a job script under the study's lock; return the signal that stopped it, else None.
 
-    In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
+    The script has a session of its own: Ctrl-C reaches it once, as a SIGTERM from here. Raises
+    UsageError if the script breaks off, SystemExit if it has said why.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -93,7 +94,7 @@ def execute(script: Path, lock: IO[str], session: str) -> int | None:
 
 @contextmanager
 def signals_caught() -> Iterator[list[int]]:
-    """Collect signals that arrive instead of letting them end this process."""
+    """Yield a list that collects SIGINT, SIGTERM and SIGHUP, which do not end this process."""
     caught: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""`site new`: a site file to start from, every key explained, filled in from sinfo and scontrol."""
+"""`site new`: a site file that explains every key, filled in from sinfo and scontrol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AMD = r"amd|mi\d|gfx|instinct|radeon|vega"
 
 
 class NewSite(Command):
-    """Write NAME.toml, every key explained, filled in from sinfo and scontrol where they are."""
+    """Write NAME.toml, which explains every key; fill in what sinfo and scontrol report."""
 
     name: str = option(..., "short name of the cluster", shown=Shown("NAME"), pattern=NAME)
 
@@ -46,10 +46,10 @@ class NewSite(Command):
 
 
 class NodeKind:
-    """Nodes of one kind in a partition, a row of sinfo; counts are those of the smallest node."""
+    """A row of sinfo: nodes of one kind in a partition, described by the smallest of them."""
 
     def __init__(self, row: str) -> None:
-        """Read a row, whose '16+' says that nodes differ; raises ValueError if it is none."""
+        """Read a row, where '16+' says that nodes differ. Raises ValueError for any other text."""
         name, *numbers, self.limit, gres, features = (*row.split("|"), "")[:8]
         self.partition, self.is_default = name.rstrip("*"), name.endswith("*")
         self.is_mixed = "+" in "".join(numbers[1:])
@@ -61,18 +61,18 @@ class NodeKind:
         self.features = set(features.split(",")) - {"", "(null)"}
 
     def __str__(self) -> str:
-        """Say how many nodes of what: '24 of 40 cores, 4 GPUs v100 (ib, v100)'."""
+        """Describe the nodes, here 24 of them: '24 of 40 cores, 4 GPUs v100 (ib, v100)'."""
         gpus = f", {self.gpus} GPUs {' '.join(self.models)}" if self.gpus else ""
         named = f" ({', '.join(sorted(self.features))})" if self.features else ""
         return f"{self.nodes} of {self.cores} cores{gpus}{named}"
 
 
 def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
-    """Read values by dotted key: of the widest partition with GPUs, else of the default one, and
-    there of the commonest kind of node.
+    """Return a site's values by dotted key, for one kind of node; without any, {} or notes alone.
 
-    `notes` say how ranks were chosen, and name what was left out: other kinds of node, other
-    partitions, rows that do not parse.
+    A kind with GPUs is preferred, then the default partition, then the partition with the most
+    nodes, then the commonest kind. `notes` say how ranks were chosen, and name other kinds of node,
+    other partitions and rows that do not parse.
     """
     kinds, doubts = [], []
     for row in filter(None, map(str.strip, sinfo.splitlines())):
@@ -124,7 +124,7 @@ def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
 
 
 def _ranks(best: NodeKind) -> dict[str, Any]:
-    """Plan a rank for each GPU, else for each socket, with its share of the CPUs."""
+    """Return values for a rank per GPU, else per socket, with its share of CPUs, and `notes`."""
     cpus, cores = best.cores * best.threads, best.cores // best.sockets
     if not best.gpus:
         rule = f"a rank for each of the {best.sockets} sockets, with a thread for each of its "
@@ -147,7 +147,7 @@ def _ranks(best: NodeKind) -> dict[str, Any]:
 
 
 def skeleton(name: str, facts: Mapping[str, Any]) -> str:
-    """Fill the template of a site file in; what is not known stays as it is there."""
+    """Return the template of a site file with the known `facts` filled in."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     values = {"name": name, "title": f"the cluster {name}", **facts}

@@ -46,7 +46,7 @@ def render_job(study: Study, text: str, site: Site, runs: Runs, folder: Path) ->
 def render_batch(
     study: Study, text: str, site: Site, job: Job, folder: Path, wanted: int | None = None
 ) -> str:
-    """Render one job's Slurm script; `wanted`: minutes. Raises UsageError where they are wrong."""
+    """Render a job's Slurm script; `wanted`: minutes, None: as needed. Raises UsageError."""
     config = job.runs[0].config
     # what the doctor is asked besides the cells, of which it tries those that take a mean
     doctor = (config.to_words(name) for name in ("threads", "dataset", "data_dir"))
@@ -79,14 +79,14 @@ def render_report(study: Study, site: Site, folder: Path, again: Sequence[str] =
 
 
 def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> dict[str, object]:
-    """Gather what a script sets up before it starts the driver, and what it says if it cannot."""
+    """Return the template's values for a script's set-up, and for its message if that fails."""
     driver = "DRIVER" if site.setup.container else "PYTHON"
     words = {"start": start, "cure": cure, "driver": driver, "folder": str(folder)}
     return {"study": study, "site": site, "env": exports(site), **words}
 
 
 def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
-    """Say what the runs share, and what each says on its own line."""
+    """Return the template's values for the options that runs share, and for each run's own line."""
     # one run of every point: its runs differ in seed, launch, position and log alone
     configs = [run.config for run in {run.point: run for run in runs}.values()]
     # all that [run] says, defaults too, lest a later default change them; what `single` is left out
@@ -112,7 +112,7 @@ def _fill(template: str, **values: object) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Compile the templates once, not once for every job of a study."""
+    """Return the templates' environment, cached: each template is compiled once, not once a job."""
     import jinja2  # here: only rendering needs it, and the command line answers faster without
 
     environment = jinja2.Environment(
@@ -130,7 +130,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _launches(groups: Iterable[TurnGroup], fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Gather groups by launch, each run as its line: id, ranks and the options that are its own."""
+    """Return the groups of each launch; a run is a line of id, ranks and the run's own options."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
     launches: dict[int | None, dict[str, Any]] = {}
     for runs, apart in groups:
@@ -146,7 +146,7 @@ def _launches(groups: Iterable[TurnGroup], fields: Sequence[str]) -> list[dict[s
 
 
 def directives(study: Study, site: Site, job: Job, wanted: int | None = None) -> list[str]:
-    """List sbatch's options; `wanted`: minutes to ask for, else as many as the job needs."""
+    """List a job's options for sbatch; `wanted`: minutes, None: as needed. Raises UsageError."""
     if site.launch == "ibrun":  # it takes the ranks from the job, and binds them itself
         ranks: dict[str, object] = {"ntasks": job.nodes * site.ranks_per_node}
     else:
@@ -164,7 +164,7 @@ def directives(study: Study, site: Site, job: Job, wanted: int | None = None) ->
 
 
 def report_directives(study: Study, site: Site) -> list[str]:
-    """List options of sbatch for the job that writes the report: one process, minutes, no GPU."""
+    """List the report job's options for sbatch: one process, at most 10 minutes, no GPU."""
     # a rank's memory comes with its CPUs
     cpus = {} if site.launch == "ibrun" else {"cpus-per-task": site.cpu.per_rank}
     most = min(10, site.limits.max_minutes or 10)
@@ -173,7 +173,7 @@ def report_directives(study: Study, site: Site) -> list[str]:
 
 
 def _words(options: Mapping[str, object]) -> list[str]:
-    """Write options as on a command line; True: an option without a value, False or '': none."""
+    """Write options as on a command line: True without a value; False, '', 0, None are left out."""
     written = ((name, value) for name, value in options.items() if value)
     return [f"--{name}" if value is True else f"--{name}={value}" for name, value in written]
 
@@ -206,7 +206,7 @@ def step_args(site: Site) -> list[str]:
 
 
 def exports(site: Site) -> dict[str, str]:
-    """Choose variables for every run: one wire for both frameworks; what the site says wins."""
+    """Return variables for every run: one network for all frameworks; the site's `env` wins."""
     variables = dict[str, str]()
     if site.mpi.startswith("pmix"):
         # Slurm's default, a tree, lets ranks out of a fence that others have not reached (22.05): a
@@ -219,7 +219,7 @@ def exports(site: Site) -> dict[str, str]:
 
 
 def reaching_all_hosts(site: Site) -> Site:
-    """Return the site with mpirun told of its hostfile, and of variables that all hosts need."""
+    """Return the site with mpirun arguments that name its hostfile, and variables for all hosts."""
     if not site.hostfile:
         return site
     env = exports(site)

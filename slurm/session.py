@@ -30,7 +30,7 @@ OF_JOBS = ("minutes", "account", "reservation")
 
 
 class StudyOptions(Command):
-    """What a command on a study is told of study, site and jobs."""
+    """Options of a command on a study: the study, its site and its jobs."""
 
     hidden: ClassVar[tuple[str, ...]] = OF_JOBS
 
@@ -55,7 +55,7 @@ class StudyOptions(Command):
     reservation: Word = option("", "of nodes, in which the jobs shall run")
 
     def words(self) -> list[str]:
-        """Write the options as on a command line; the study's folder records launches begun."""
+        """Write the options as on a command line, without launches, which the folder records."""
         words = [self.study, "--site", self.site]
         for name in ("results", "nodes", "time_limit_s", *OF_JOBS):
             if (value := getattr(self, name)) and value != RESULTS:
@@ -64,7 +64,7 @@ class StudyOptions(Command):
 
 
 class ClusterOptions(StudyOptions):
-    """The same where jobs go to a site that has to be named."""
+    """Options of a command on a study whose site has to be named."""
 
     site: str = option(..., _SITE)
 
@@ -85,7 +85,7 @@ class Work:
     def looks(self) -> bool:
         """Whether looks at the answer so far decide the number of launches.
 
-        They do not if the study compares nothing, trains to a target or plans fewer than
+        Looks decide nothing if the study compares nothing, trains to a target or plans fewer than
         MIN_LAUNCHES, or if --launches is given.
         """
         study = self.study
@@ -96,18 +96,18 @@ class Work:
 
     @property
     def most(self) -> int:
-        """Launches up to which more may be added."""
+        """The most launches that the study may come to have."""
         return max(self.launches, self.study.max_launches) if self.looks else self.launches
 
     @property
     def launches_planned(self) -> str:
-        """'6 launches of at most 20'."""
+        """The number of launches in words: '6 launches of at most 20'."""
         most = f" of at most {self.most}" if self.most > self.launches else ""
         return f"{self.launches} launch{'' if self.launches == 1 else 'es'}{most}"
 
     @property
     def todo(self) -> list[PlannedRun]:
-        """What is not ok, with what it is compared with."""
+        """The runs that are not ok, and the runs compared with them."""
         return not_comparable(self.statuses, self.study.pairs)
 
     @property
@@ -124,12 +124,12 @@ class Work:
         return render_job(self.study, self.text, self.site, self.todo, self.folder.path)
 
     def batch_script(self, job: Job) -> str:
-        """Render a job's script. Raises UsageError where --minutes are too few or too many."""
+        """Render a job's script. Raises UsageError if the minutes are too few or too many."""
         minutes = self.options.minutes
         return render_batch(self.study, self.text, self.site, job, self.folder.path, minutes)
 
     def report_script(self) -> str:
-        """Render the script of the job that reports, and submits more launches if looks decide."""
+        """Render the report job's script; if looks decide, it also submits the next launches."""
         again = ["submit", *self.options.words()] if self.looks else []
         return render_report(self.study, self.site, self.folder.path, again)
 
@@ -137,7 +137,7 @@ class Work:
 def open_work(options: StudyOptions, locked: bool = False, launches: int | None = None) -> Work:
     """Open a study: fit it to its site and look at its runs; write nothing. Raises UsageError.
 
-    `locked`: the caller holds the study's lock. `launches`: how many to plan, else as asked.
+    `locked`: the caller holds the study's lock. `launches`: how many to plan; None: as asked.
     """
     source = find_study(options.study)
     written, site, nodes = read_study(source), read_site(options.site), options.nodes
@@ -174,7 +174,7 @@ def open_work(options: StudyOptions, locked: bool = False, launches: int | None 
 
 
 def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
-    """Choose the folder of results: for a study named by its own folder, the one above."""
+    """Return --results, or the parent of the folder that names the study. Raises UsageError."""
     folder = Path(options.study)
     if source != folder / "study.toml" or options.results != RESULTS:
         return options.results
@@ -185,7 +185,7 @@ def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
 
 
 def _check_launches(study: Study, options: StudyOptions) -> None:
-    """Raise UsageError where the order cannot be balanced, or no look is planned any more."""
+    """Raise UsageError if compared launches are odd and more than 1, or exceed max_launches."""
     launches = options.launches or study.launches
     named = f"--launches {launches}" if options.launches else f"launches={launches}"
     if launches > 1 and launches % STEP and (study.pairs or study.arms):
@@ -199,6 +199,6 @@ def _check_launches(study: Study, options: StudyOptions) -> None:
 
 
 def short(path: Path, follow: bool = True) -> Path:
-    """Make a path below this folder relative, so that scripts name no path of this machine."""
+    """Make a path below the current folder relative: scripts then name no path of this machine."""
     whole = path.resolve() if follow else path.absolute()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path

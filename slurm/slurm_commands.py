@@ -27,7 +27,7 @@ class SilentError(UsageError):
 
 @dataclass(frozen=True)
 class Queued:
-    """One job in Slurm's queue: `state` as in PENDING; `command`: its script, where it tells."""
+    """One job in Slurm's queue: `state` as in PENDING; `command` is its script, '' if unknown."""
 
     id: str
     name: str
@@ -43,11 +43,11 @@ def find(program: str) -> None:
 
 
 def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:
-    """Submit a job script that starts once the jobs `after` end, however they do; return its id.
+    """Submit a script to start when the jobs `after` have ended, well or not; return the job's id.
 
-    sbatch holds the study's `lock` too: if we are killed, nobody else submits before it has ended
-    and the job can be seen. Raises UsageError with what sbatch said, SilentError where the job
-    may be in the queue all the same.
+    sbatch holds the study's `lock` too: if this process is killed, nobody else submits until sbatch
+    has ended and its job can be seen. Raises UsageError with what sbatch said, and SilentError if
+    the job may be in the queue without a known id.
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     command = ["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)]
@@ -69,7 +69,7 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
-    """List this user's jobs, on these `clusters` if any; None where squeue does not answer."""
+    """Return this user's jobs, on `clusters` if that names any; None if squeue fails."""
     # %A: of an array's task, %i is no number
     query = ["--noheader", f"--user={getpass.getuser()}", "--format=%A|%j|%T|%o"]
     answer = ask_cluster(["squeue", *_on(clusters), *query])
@@ -84,7 +84,7 @@ def _on(clusters: str) -> list[str]:
 
 
 def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
-    """Read Slurm's last word on jobs that left the queue, as in TIMEOUT; empty without accounts."""
+    """Return the last state of each job by id, as in TIMEOUT, from sacct; {} if sacct fails."""
     if not job_ids:
         return {}
     query = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State"]
@@ -95,12 +95,12 @@ def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
 
 
 def cancel(job_id: str, running: bool, clusters: str = "") -> None:
-    """Take a pending job out of the queue; let a running one end its step, record it and stop."""
+    """Cancel a job; if `running`, have it end its step, record that and stop. Raises UsageError."""
     _ask(["scancel", *_on(clusters), *(["--batch", "--signal=TERM"] if running else []), job_id])
 
 
 def ask_cluster(command: Sequence[str]) -> str | None:
-    """Return what one of Slurm's commands says; None where it is missing or does not answer."""
+    """Return what one of Slurm's commands prints; None if it is missing, fails or is too slow."""
     try:
         return _ask(command)
     except UsageError:
@@ -108,7 +108,7 @@ def ask_cluster(command: Sequence[str]) -> str | None:
 
 
 def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
-    """Run a Slurm command and return its output. Raises UsageError with its line of complaint."""
+    """Return a Slurm command's output. Raises UsageError, SilentError if there is no answer."""
     find(command[0])
     inherited = os.environ.items()
     kept = {k: v for k, v in inherited if k == "SLURM_CONF" or not k.startswith(_CHANGES_OURS)}

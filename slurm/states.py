@@ -1,4 +1,4 @@
-"""What has become of a study's jobs, by Slurm's queue, their own words and its accounts."""
+"""States of a study's jobs, from Slurm's queue, the jobs' own diaries and Slurm's accounts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IN_PROGRESS = ("running", "pending", "submitted")
 
 
 class JobState(NamedTuple):
-    """Submitted, pending, running, or how a job ended; runs are ok by their own logs alone."""
+    """A job's id in Slurm, and its state: submitted, pending, running, or how the job ended."""
 
     state: str
     id: str = ""
@@ -35,19 +35,19 @@ class JobState(NamedTuple):
 
 
 def require_scheduler(work: Work) -> None:
-    """Raise UsageError at a site whose scripts run where they are started."""
+    """Raise UsageError if the site does not hand out its nodes through Slurm."""
     if work.site.scheduler != "slurm":
         cure = f"python -m slurm run {work.study.name} --site {work.site.name}"
         raise UsageError(f"site {work.site.name!r} has no scheduler; run the study there: {cure}")
 
 
 def all_states(work: Work) -> dict[str, JobState]:
-    """Find the state of every job of the study, as far as Slurm and the jobs themselves tell."""
+    """Return the state of every job of the study by its name, as n004-launch00."""
     return job_states(work, slurm_commands.queue(work.site.access.clusters))
 
 
 def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState]:
-    """Find the state of every job as last submitted; `queue` None: Slurm cannot be asked."""
+    """Return the state of every job by name, as last submitted; `queue` None: squeue failed."""
     last = {entry.job: entry.slurm_id for entry in work.folder.read_jobs() if entry.slurm_id}
     queued = {q.id: q.state.lower() for q in queue or ()}
     gone = [job_id for job_id in last.values() if queue is not None and job_id not in queued]
@@ -73,12 +73,12 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
 
 
 def no_report(work: Work, report: JobState) -> str:
-    """Say how a report's job ended that wrote no report, and which command writes it."""
+    """Return how a report job ended without a report, and which command writes the report."""
     return f"{report.state}; make it here: python -m plots report {work.folder.path}"
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """Correct run states by job states: an unfinished run is running only while its job is.
+    """Return run states corrected by job states: an unfinished run runs only while its job does.
 
     A job that is not in `states` counts as running: it may have been submitted by hand.
     """
@@ -96,8 +96,8 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
     """Print a line for each change of the study's jobs until none is in the queue; return the work.
 
-    A job that Slurm starts again is followed on, and so are launches that the last job adds. A
-    controller that does not answer is waited for.
+    A job that Slurm starts again is followed on, and so are launches that the report job adds. If
+    squeue does not answer, waiting goes on. Raises UsageError if the site has no Slurm.
     """
     work, last = open_work(options), ""
     require_scheduler(work)

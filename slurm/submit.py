@@ -1,4 +1,4 @@
-"""Submit a study's missing jobs to Slurm's queue, the report's chained after them; cancel them."""
+"""Submission of a study's missing jobs to Slurm, with a report job after them; cancellation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from slurm.states import REPORTED, JobState
 
 
 def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
-    """Submit every job that is neither in the queue nor done; yield lines to print, as it goes.
+    """Submit every job that is neither in the queue nor done; yield a line to print on each.
 
-    With `report` it adds one that reports when they have ended. Doing it again changes nothing.
-    Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
+    With `report`, add a job that reports when the others have ended. A repetition changes nothing.
+    If Slurm refuses a job, earlier jobs stay and are reported on; then raises UsageError.
     """
     slurm_commands.find("sbatch")
     _require_queue(work)
@@ -72,15 +72,13 @@ class _Submission:
     lock: IO[str]
 
     def record(self, script: Path, job: str, job_id: str, runs: int, after: Sequence[str]) -> None:
-        """Record that Slurm has a job."""
+        """Record that Slurm has a job, which waits for the jobs `after`. Raises UsageError."""
         named = {"site": self.work.site.name, "job": job, "slurm_id": job_id}
         counts = {"launches": self.work.launches, "runs": runs}
         self.work.folder.record_job(script, **named, **counts, after=list(after))
 
     def record_submitted(self, queue: Sequence[Queued]) -> None:
-        """Record queued jobs of ours whose id nobody wrote down: a kill came after sbatch, or it
-        said none.
-        """
+        """Record queued jobs of the study not yet on record: after a kill or a silent sbatch."""
         work, folder = self.work, self.work.folder
         recorded = {entry.slurm_id for entry in folder.read_jobs()}
         runs = Counter(job_of(status.run, work.site) for status in work.statuses)
@@ -100,9 +98,9 @@ class _Submission:
         return job_id
 
     def chain(self, after: Sequence[str], pending: str) -> str:
-        """Have the report made once the jobs `after` end, however they do; return a line on it.
+        """Submit a report job that starts when the jobs `after` have ended; return a line on it.
 
-        The `pending` one, if there is any, stays if it waits for all of them; else it is replaced.
+        A `pending` report job, by its id, stays if it waits for all of these, else it is replaced.
         """
         work = self.work
         waits_for = {entry.slurm_id: set(entry.after) for entry in work.folder.read_jobs()}
@@ -123,7 +121,7 @@ class _Submission:
 
 
 def scripts(work: Work) -> dict[str, str]:
-    """Render scripts of all jobs left to do, by id. Raises UsageError if the site will not do."""
+    """Render the scripts of jobs left to do, by id. Raises UsageError if none may be submitted."""
     states.require_scheduler(work)
     work.folder.check_open()
     work.folder.check_way(slurm=True)
@@ -131,10 +129,10 @@ def scripts(work: Work) -> dict[str, str]:
 
 
 def cancel_all(work: Work) -> list[str]:
-    """Take every job of the study out of the queue and return lines to print.
+    """Cancel the study's waiting jobs, have running jobs stop, return lines. Raises UsageError.
 
-    The report first: it would start once the others are gone, or submit more of them. These are
-    looked up when nobody can submit any more.
+    The report job goes first: it would start when the others end, or submit more launches. The
+    other jobs are looked up under the study's lock, when nobody can submit any more.
     """
     states.require_scheduler(work)
     lines = []

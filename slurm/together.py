@@ -21,7 +21,7 @@ class TurnGroup(NamedTuple):
 
 
 def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[TurnGroup]:
-    """Yield a script's runs, in their order, as groups: each stands where its first run does."""
+    """Yield a script's runs as groups, in the order of the first run of each group."""
     name = turn_groups({run.point: run.config.curves for run in runs}, study.pairs)
     if not study.turns:
         yield from (TurnGroup([run]) for run in runs)

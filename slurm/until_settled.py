@@ -1,6 +1,6 @@
-"""A study run until it is settled: wave after wave of launches, a look at the verdict after each.
+"""A study run until it is settled: wave after wave of launches, with a look after each wave.
 
-A launch is one launch. Launches come in twos, as each side of a pair is first in one of them.
+The first wave has the planned launches. Later waves have two: each side of a pair is first in one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Standing:
     def decide(self) -> tuple[int, str]:
         """Return the launches to reach and '', or the launches done and the reason to stop.
 
-        All wanted launches come first, whatever the budget; then two at a time until it is spent.
+        The wanted launches come first, whatever the budget; then two at a time, within the budget.
         """
         if self.done < self.wanted:
             return self.wanted, ""
@@ -57,7 +57,7 @@ class Standing:
         return goal, ""
 
     def say(self, verdict: str = "") -> str:
-        """Say in one line the launches so far, the verdict on them if any, and what comes."""
+        """Return a line on the launches so far, the verdict if any, and what comes next."""
         goal, why = self.decide()
         done = f"{self.done} launches" + (f" of {self.wanted}" if self.done < self.wanted else "")
         return "; ".join(filter(None, (done, verdict, f"ends: {why}" if why else self._more(goal))))
@@ -69,7 +69,7 @@ class Standing:
 
 @dataclass
 class RunLoop:
-    """One `slurm run`: its time, what it has learnt of a launch's, and how it ended."""
+    """One `slurm run`: its budget, the time that a launch takes, and why the run stopped."""
 
     work: Work
     lock: IO[str]
@@ -81,7 +81,7 @@ class RunLoop:
     settled: bool = False  # by the last look
 
     def go_on(self) -> None:
-        """Go on until `decide` says why not, a run is not ok, or a signal comes."""
+        """Run waves until `decide` gives a reason to stop, a run is not ok, or a signal arrives."""
         session, goal = new_session(), 0
         while self.stopped_by is None:
             self.work = work = open_work(self.work.options, locked=True)
@@ -111,7 +111,7 @@ class RunLoop:
                 self._do_wave(open_work(work.options, True, goal), done, session)
 
     def _do_wave(self, work: Work, done: int, session: str) -> None:
-        """Do what is missing of these launches."""
+        """Do the missing runs of `work`; set `stopped_by`, and the seconds that a launch took."""
         for planned in work.todo:
             work.folder.set_aside(planned.log)
         facts = {"site": work.site.name, "launches": work.launches, "runs": len(work.todo)}
@@ -127,14 +127,14 @@ class RunLoop:
 
 
 def look(folder: Path) -> tuple[str, bool]:
-    """Return the interim verdict on the primary comparison, one line, and whether it is settled."""
+    """Return a line on the primary comparison, and whether it is settled. Raises UsageError."""
     from bench.study.words import interim  # here: what reads no logs starts without pandas
 
     return interim(folder)
 
 
 def seconds(text: str) -> int:
-    """Read '90s' or '1h30m' as seconds; a number alone is seconds to timeout, minutes to srun."""
+    """Return the seconds of '90s' or '1h30m'. Raises UsageError, also for a number without unit."""
     match = re.fullmatch(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", text)
     parts = [int(part or 0) for part in match.groups()] if match else []
     total = sum(n * unit for n, unit in zip(parts, (86_400, 3600, 60, 1), strict=False))
@@ -147,7 +147,7 @@ def seconds(text: str) -> int:
 def close(
     work: Work, again: Sequence[str], stopped_by: int | None = None, more: bool = False
 ) -> int:
-    """Say how it ended and what goes on with it, with `more` launches too; 0 if all runs are ok."""
+    """Print how the runs ended, and what command does those left or `more`; return exit status."""
     print(f"{work.study.name}: {count(work.statuses)}")
     for status in work.statuses:
         if status.state not in ("ok", "planned"):
@@ -159,14 +159,14 @@ def close(
 
 
 def say_report(work: Work) -> None:
-    """Print the command that makes the report, unless what started this process makes it."""
+    """Print the command that makes the report, unless GO_ON is set: then the caller makes it."""
     if not os.environ.get(GO_ON):
         path = shlex.quote(str(work.folder.path))
         print(f"then, for the answer: {python()} -m plots report {path}")
 
 
 def python() -> str:
-    """Name this Python as started from here: by its name if that finds it, else by its path."""
+    """Return this Python as a word of a shell: its name if PATH leads to it, else its path."""
     path = Path(sys.executable)
     on_path = shutil.which(path.name) == sys.executable
     return path.name if on_path else shlex.quote(str(short(path, follow=False)))

@@ -26,7 +26,7 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @rf.run_after("setup")
     def fit(self):
-        """Fill each node: as the partition's `extras` say, else with one rank for each GPU."""
+        """Fill each node with ranks: as the partition's `extras` say, else one per GPU, or one."""
         partition = self.current_partition
         gpus = sum(device.num_devices for device in partition.select_devices("gpu"))
         ranks = int(partition.extras.get("ranks_per_node", gpus or 1))

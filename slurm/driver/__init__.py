@@ -1,1 +1,1 @@
-"""Starts each run of a job script, ends it if need be, records its end, and says what is left."""
+"""Driver of a job script: it starts each run, ends it if need be, and records how it ended."""

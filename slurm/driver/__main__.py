@@ -24,9 +24,9 @@ except ModuleNotFoundError as absent:
 
 
 def _here(options: JobOptions, common: list[str]) -> int:
-    """Run one job of a study at a time; the lock is free when the last process holding it ended.
+    """Do a job's runs under the study's lock and return exit status. Raises UsageError.
 
-    mpirun inherits it: a run that outlives a killed job still counts. `slurm run` hands its down.
+    mpirun inherits the lock, so that a run which outlives a killed job still holds the lock.
     """
     program = os.environ.get("MPIRUN", "mpirun")
     if shutil.which(program) is None:
@@ -63,7 +63,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
 
 
 def _report(options: JobOptions) -> int:
-    """Make the report on what the study's jobs measured, however they ended."""
+    """Make the report; with --again and all runs ok, submit more launches. Return exit status."""
     if not os.environ.get("SLURM_JOB_ID"):
         cure = f"on this machine: python -m plots report {options.study_dir}"
         raise UsageError(f"this is not a Slurm job; {cure}")
@@ -83,7 +83,7 @@ def _report(options: JobOptions) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
+    """Return exit status: 0 done, 1 runs not ok, 2 going on is of no use, 128 + n signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
     common = list(argv[at + 1 :])
 

@@ -28,7 +28,7 @@ SESSION = "STUDY_SESSION"  # in the environment
 
 
 def is_ok(log: Path) -> bool:
-    """Check by its log whether a run is ok: launchers end with 0 even where they start no rank."""
+    """Check by its log that a run is ok: launchers end with 0 even if they have started no rank."""
     return log.exists() and read_run(log).state == "ok"
 
 
@@ -41,7 +41,7 @@ def oom_kills() -> int:
 def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **more: Any) -> None:
     """Append the sealed `exit` event to `log`, which is created if missing. Raises UsageError.
 
-    `limit_s`: of the run, in seconds; `stopped`: by a signal to the job; `more`: other fields.
+    `limit_s` is the run's limit in seconds; `stopped`: the job was stopped; `more`: other fields.
     """
     shot = ["error: the launcher was killed by SIGKILL"] if ended.shot else []
     fields = {
@@ -64,7 +64,7 @@ def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **mor
 
 
 def new_session() -> str:
-    """Make a name for this execution of a job script, which no other has: its time and the boot.
+    """Return a name for this execution of a job script, from its time and the machine's boot.
 
     `slurm run` hands down one name for all the scripts of a command.
     """
@@ -110,7 +110,7 @@ def complain(line: str) -> None:
 
 
 class Diary:
-    """jobs/JOB.jsonl of the study's folder, for `slurm status` where Slurm keeps no account."""
+    """A job's own record, jobs/JOB.jsonl, in which `slurm status` finds how the job ended."""
 
     def __init__(self, study_dir: Path, job: str) -> None:
         self.path = study_dir / "jobs" / f"{job}.jsonl"
@@ -129,7 +129,7 @@ class Diary:
             raise _not_written(self.path, error) from None
 
     def begun_before(self) -> list[str]:
-        """Name other jobs that began before this one."""
+        """List the ids of other jobs that began before this job, with the same file."""
         jobs: list[str] = []
         for line in self.path.read_text().splitlines():
             try:

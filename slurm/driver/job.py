@@ -33,7 +33,7 @@ _MOST_RESTARTS = 3
 
 
 class LocalJob:
-    """On machines without a scheduler; in a Slurm allocation `SlurmJob` does more."""
+    """A job's runs on machines without a scheduler; `SlurmJob` adds what Slurm needs."""
 
     verb = "run"  # of `python -m slurm`, that goes on with the study
     grace_s = 10.0  # for a launcher to end its ranks, before it is killed
@@ -67,7 +67,7 @@ class LocalJob:
         return 1 if self.failed else 0
 
     def run_all(self) -> None:
-        """Do the runs of every launch not yet done; none is measured without its partners."""
+        """Do each group of runs that has no log yet; after a restart, each group that is not ok."""
         for group in self.groups:
             logs = [self._files(line)[0] for line in group.lines]
             done = [is_ok(log) for log in logs]
@@ -111,7 +111,7 @@ class LocalJob:
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """Make the launcher's command; `shared`: beside another world on the same cores."""
+        """Return the launcher's command; `shared`: another world runs on the same cores."""
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.options.launch_args)
 
@@ -120,7 +120,7 @@ class LocalJob:
         print(f"{number} {line.id}{state and f': {state}'}", flush=True)
 
     def _start(self, group: GroupLines) -> None:
-        """Run a group to its end, record how each of its runs ended, and count."""
+        """Run a group to its end, record each run's end, and count runs that failed or are left."""
         before, lines, wrong = oom_kills(), group.lines, []
         limit_s = self.options.limit_s * len(lines)  # as each waits for the others
         for line in lines:
@@ -156,7 +156,7 @@ class LocalJob:
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
     def _run(self, group: GroupLines, limit_s: int) -> tuple[list[Ended], int | None]:
-        """Start the runs of a group and wait for them; also which of them ended the others."""
+        """Return how each run of a group ended, and the index of the run that ended the others."""
         table = None
         if len(group.lines) > 1:
             sizes = tuple(line.ranks for line in group.lines)
@@ -180,7 +180,7 @@ class LocalJob:
     def _start_run(
         self, line: RunLine, limit_s: float, table: TurnTable | None, turn: int, stack: ExitStack
     ) -> Step:
-        """Start a run; `stack` removes what it leaves behind."""
+        """Start a run and return its step; `stack` removes the run's temporary files."""
         log, out = self._files(line)
         command = [*self.launch(line.ranks, shared=table is not None), *self.bench]
         command += [*self.common, "--world-size", str(line.ranks)]
@@ -198,7 +198,7 @@ class LocalJob:
 
 
 class SlurmJob(LocalJob):
-    """A job's runs in a Slurm allocation: it looks at the launch first, and keeps to its time."""
+    """A job's runs in a Slurm allocation: a preflight, then as many runs as its time allows."""
 
     verb = "submit"
     grace_s = 30.0
@@ -235,7 +235,7 @@ class SlurmJob(LocalJob):
         return 1 if self.failed or self.left else 0
 
     def finish(self, code: int, refused: str) -> None:
-        """Tell the diary, and have Slurm start the job again for what is left."""
+        """Record the end in the diary; with --requeue, let Slurm restart the job for runs left."""
         try:
             reason = f"refused: {refused}" if refused else self._why()
             self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)
@@ -249,7 +249,7 @@ class SlurmJob(LocalJob):
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
     def may_start(self) -> bool:
-        """Check whether another run has time to end: half as long again as the longest."""
+        """Check that no signal came and time is left: 1.5 times the longest group, or its limit."""
         runs = max((len(group.lines) for group in self.groups), default=1)
         most = runs * self.options.limit_s
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
@@ -268,7 +268,7 @@ class SlurmJob(LocalJob):
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """Make the command on as many first hosts as ranks fill: a pair must have the same ones."""
+        """Return the launcher's command; ranks fill the first hosts, the same for a pair."""
         options = self.options
         # or a step would wait until the one before has left its cores
         overlap = ["--overlap"] if shared and options.launcher == "srun" else []
@@ -287,9 +287,9 @@ class SlurmJob(LocalJob):
         return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
 
     def _set_parted_aside(self) -> None:
-        """Set aside what a job that Slurm starts again has done without what it is compared with.
+        """Set aside the logs of ok runs that must be done again with the runs compared with them.
 
-        It is done again beside that: a pair counts only inside one start of a job.
+        A pair counts only if one start of the job has done both of its runs.
         """
         study, statuses = look_at_runs(StudyFolder(self.folder.parent, self.folder.name))
         ids = {line.id for line in self.lines}
@@ -320,7 +320,7 @@ class SlurmJob(LocalJob):
 
 
 def look_at_runs(folder: StudyFolder) -> tuple[Study, list[RunStatus]]:
-    """Return the study that a job has kept, and the states of all runs planned or begun."""
+    """Return the study that a job has kept, and the states of all runs of its launches."""
     study = folder.kept()
     assert study is not None, "a job keeps it before its first run"
     planned = plan(study, folder.asked_launches(study), folder.runs)
@@ -328,7 +328,7 @@ def look_at_runs(folder: StudyFolder) -> tuple[Study, list[RunStatus]]:
 
 
 def check_allocation(options: JobOptions) -> None:
-    """Raise UsageError where this is not the allocation that the runs need."""
+    """Raise UsageError outside a Slurm job, on a wrong number of nodes, or without the launcher."""
     if not os.environ.get("SLURM_JOB_ID"):
         raise UsageError("this is not a Slurm job; submit the script: sbatch THIS_FILE")
     has = os.environ.get("SLURM_JOB_NUM_NODES", str(options.nodes))
@@ -339,7 +339,7 @@ def check_allocation(options: JobOptions) -> None:
 
 
 def _end_s(minutes: int) -> float:
-    """Find when the job must end, in seconds since 1970; by what it asked for if nobody tells."""
+    """Return the job's end in seconds since 1970: as Slurm says, else `minutes` from now."""
     end, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
     if end.isdecimal():
         end_s = float(end)

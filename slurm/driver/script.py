@@ -46,7 +46,7 @@ class JobOptions(Options):
 
 
 class RunLine(NamedTuple):
-    """`run ID RANKS OPTIONS` of a job script."""
+    """One line `run ID RANKS OPTIONS` of a job script."""
 
     id: str
     ranks: int
@@ -54,17 +54,17 @@ class RunLine(NamedTuple):
 
 
 class GroupLines(NamedTuple):
-    """Runs that start together and take turns, or one run; `apart`: why that run takes none."""
+    """Runs that start together and take turns, or one run; `apart`: why that run takes no turns."""
 
     lines: list[RunLine]
     apart: str = ""
 
 
 def read_groups(text: str) -> list[GroupLines]:
-    """Read what a script starts; comments and empty lines count for nothing.
+    """Read a script's groups of runs; skip comments and empty lines. Raises UsageError.
 
-    `turns N` begins a group of the runs below it, N at most. Below `apart N REASON`, and where
-    neither stands, each run is a group of its own.
+    `turns N` makes a group of the next runs, N at most. Each of the N runs below `apart N REASON`,
+    and each run below no such line, is a group of its own.
     """
     groups: list[GroupLines] = []
     head, left, reason = "", 0, ""

@@ -1,4 +1,4 @@
-"""Processes that a job starts: each has a time limit, and hears once of a signal to the job."""
+"""Processes that a job starts: each has a time limit, and is ended by a signal to the job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_S = 0.1  # a look takes some microseconds of the cores that the ranks need
 
 
 class Ended(NamedTuple):
-    """How a step ended, as a shell counts exit codes; `shot`: by a SIGKILL that is not ours."""
+    """How a step ended: `code` as in a shell; `shot` is true if a SIGKILL came from elsewhere."""
 
     code: int
     timed_out: bool
@@ -25,7 +25,7 @@ class Ended(NamedTuple):
 
 
 class Step:
-    """One process, in a session of its own: a Ctrl-C at the terminal comes through the job only."""
+    """One process in a session of its own: only the job passes the terminal's Ctrl-C on to it."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Step:
         self._told = self._timed_out = self._killed = False
 
     def end(self) -> None:
-        """Ask the launcher to end its ranks, once: after a second signal it gives them no time.
+        """Ask the launcher to end its ranks, only once: a second signal would kill them at once.
 
-        `before_end` is called first, also where the step has ended by itself.
+        `before_end` is called first, even if the step has ended by itself.
         """
         if not self._told:
             self._told, self._deadline = True, time.monotonic() + self._grace_s
@@ -50,7 +50,7 @@ class Step:
             self.process.terminate()
 
     def look(self) -> Ended | None:
-        """Tell how the step ended, or None; end it past its limit, kill it past its grace too."""
+        """Return how the step ended, or None; end it after its limit, kill it after its grace."""
         code = self.process.poll()
         if code is None:
             if time.monotonic() >= self._deadline and not self._told:
@@ -69,9 +69,9 @@ class Step:
 
 
 class Steps:
-    """Starts steps, one or several at a time; `stopped` is the first signal that asked to stop.
+    """Steps of a job, one or several at a time; `stopped` is the first signal that asked to stop.
 
-    Children hold `keep_open` too: a lock is free only when the last of them is gone.
+    Children inherit the files `keep_open`: a lock is free only when the last child has ended.
     """
 
     def __init__(self, grace_s: float, keep_open: Sequence[int] = ()) -> None:
@@ -91,7 +91,7 @@ class Steps:
         env: dict[str, str] | None = None,
         before_end: Callable[[], object] = lambda: None,
     ) -> Step:
-        """Start a command without input; what it prints goes to `out`."""
+        """Start a command without input and with its output in `out`. Raises OSError."""
         with out.open("wb") as file:
             process = subprocess.Popen(
                 command,
