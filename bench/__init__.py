@@ -10,7 +10,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def version() -> str:
-    """Read the project's version from pyproject.toml in a checkout, else of the installed copy."""
+    """Return the version in a checkout's pyproject.toml, else the installed package's version."""
     try:
         text = (_ROOT / "pyproject.toml").read_text(encoding="utf-8")
         return str(tomllib.loads(text)["project"]["version"])
@@ -19,12 +19,12 @@ def version() -> str:
 
 
 def checkout() -> Path | None:
-    """Find the folder in which `make setup` works; None for an installed copy."""
+    """Return the folder in which `make setup` works; None for an installed copy."""
     return _ROOT if (_ROOT / "Makefile").exists() else None
 
 
 def explain_missing(error: ImportError) -> str:
-    """Name the package and the way out in a line. Raises `error` if this project lacks a module."""
+    """Explain a failed import in a line. Raises `error` if a module of this project is missing."""
     cause: BaseException = error  # pandas hides which package it lacks
     while (before := cause.__cause__ or cause.__context__) is not None:
         cause = before
@@ -42,6 +42,6 @@ def explain_missing(error: ImportError) -> str:
 
 
 def give_up(error: ImportError) -> NoReturn:
-    """End a command whose own packages are not there."""
+    """Print why an import failed, and exit with status 2. Raises `error` as `explain_missing`."""
     print(f"error: {explain_missing(error)}", file=sys.stderr)
     sys.exit(2)

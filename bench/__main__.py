@@ -1,4 +1,4 @@
-"""python -m bench: one run; Ctrl-C ends it without a traceback while modules still load."""
+"""python -m bench: one run or tool; Ctrl-C while modules still load gives no traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What python -m bench does: read the input, run one configuration, record every end."""
+"""What python -m bench does: read the input, run one configuration, record how the run ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RunBody = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: 
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 ok, 1 failed, 2 wrong input, 128 + n ended by signal n."""
+    """Run command `argv`; return 0 if ok, 1 if failed, 2 on wrong input, 128 + n by signal n."""
     if argv and (tool := _TOOLS.get(argv[0])):
         main_of_tool: Callable[[list[str]], int] = import_module(tool).main
         return main_of_tool(argv[1:])
@@ -49,9 +49,9 @@ def start(
     load: Callable[[Turns], RunBody],
     keeps_log: bool = True,
 ) -> int:
-    """Read the input and run what `load` gives, which may load torch; the exit status of `main`.
+    """Read the input and run the body that `load` returns; return an exit status as `main` does.
 
-    Where no log is kept, the path of one still says where ranks of several nodes meet.
+    Without `keeps_log` no log is written, but the log's path still says where nodes meet.
     """
     rank, launch = 0, None
     try:
@@ -96,7 +96,7 @@ def _live(
     opening_line: str,
     load: Callable[[Turns], RunBody],
 ) -> int:
-    """Carry out the run; from here on every end of it is recorded."""
+    """Carry out the run and return its exit status; from here on, any end of the run is logged."""
     pulse = Pulse(shown=launch.rank == 0)
     launcher = None if launch.source == "none" else os.getppid()
     turns = ALONE
@@ -119,7 +119,7 @@ def _live(
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
-    """Raise WrongWorld; recorded for a study's run, as one by hand leaves the way free."""
+    """Raise WrongWorld if the started ranks are not those of `config`; log it in a study's run."""
     try:
         launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:

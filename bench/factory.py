@@ -16,7 +16,7 @@ _WAY_OUT = "give package.module:factory, importable from here"
 
 
 class OwnCodeError(UsageError):
-    """The user's own code failed: one line says where; `trace` is its traceback, or ''."""
+    """A failure of the user's own code, told in one line; `trace` is the traceback, or ''."""
 
     def __init__(self, message: str, error: Exception) -> None:
         self.trace = _trace(error)
@@ -25,9 +25,9 @@ class OwnCodeError(UsageError):
 
 
 def make(field: str, name: str, argument: object, **offered: object) -> Any:
-    """Call the factory `name` with `argument`, and with those of `offered` that it takes.
+    """Call factory `name` with `argument` and the `offered` that it takes; return its result.
 
-    Raises UsageError that names `field`.
+    Raises a UsageError that names `field`.
     """
     factory = function(field, name)
     try:
@@ -38,7 +38,7 @@ def make(field: str, name: str, argument: object, **offered: object) -> Any:
 
 
 def function(field: str, name: str) -> Callable[..., Any]:
-    """Import the factory `package.module:function`. Raises UsageError that names `field`."""
+    """Import and return `package.module:function`. Raises a UsageError that names `field`."""
     setting = f"{field}={name!r}"
     module_name, _, function_name = name.partition(":")
     try:
@@ -60,7 +60,7 @@ def function(field: str, name: str) -> Callable[..., Any]:
 
 
 def takes(factory: Callable[..., Any], parameter: str) -> bool:
-    """Check whether a factory has a parameter of that name; of a C function nothing is known."""
+    """Check whether a factory has the parameter; return False if its signature is unknown."""
     try:
         return parameter in inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -68,7 +68,7 @@ def takes(factory: Callable[..., Any], parameter: str) -> bool:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an error by its type and first line, also one whose text fails."""
+    """Describe an error by its type and first line; by its type alone if str(error) fails."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:
@@ -77,7 +77,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """Format the traceback from the user's first line on, or of a module that does not parse."""
+    """Format the traceback from the user's first line on, or a SyntaxError; '' for others."""
     place = error.__traceback__
     while place is not None:
         file = place.tb_frame.f_code.co_filename

@@ -16,11 +16,11 @@ MARK = "hvd-ddp-fom"  # begins the line of JSON
 def merits(
     config: RunConfig, rates: Sequence[float], versions: Mapping[str, str], *, ok: bool
 ) -> dict[str, Any]:
-    """Compute figures of merit from images/s of equal windows, of all ranks together.
+    """Return a run's figures of merit; `rates` are all ranks' images/s in windows of equal steps.
 
-    `images_per_s` is their harmonic mean, None where a check failed. `plus_minus` is half of
-    Student's 95 % interval of the windows' seconds per image, carried over to images/s by the delta
-    method, None of one window too. It holds inside this run: launches differ by more.
+    `images_per_s` is the harmonic mean of `rates`. `plus_minus` is half of Student's 95 % interval
+    of the seconds per image, as images/s by the delta method; None for one window. Both figures are
+    None unless `ok`. The interval holds inside this run: launches differ by more.
     """
     # here, after the windows: it loads scipy, and with it threads of a linear algebra library
     from bench.study.stats import t_interval
@@ -42,9 +42,9 @@ def merits(
 
 
 def text(run: Mapping[str, Any]) -> str:
-    """Write images/s of one device and of all, where the run is good, and a line of JSON.
+    """Return the figures `run` as a line of JSON, after two lines of images/s if the run is good.
 
-    The first two lines are word for word those of an older benchmark, see bench/README.md.
+    The two lines are word for word those of an older benchmark, see bench/README.md.
     """
     line = f"{MARK} {json.dumps(run)}"
     if run["images_per_s"] is None:
@@ -57,6 +57,6 @@ def text(run: Mapping[str, Any]) -> str:
 
 
 def _numbers(rate: float, half: float) -> str:
-    """Write one digit behind the point, as the older benchmark; below 100 write four in all."""
+    """Return 'rate +-half' with one decimal, as the older benchmark; below 100 with four digits."""
     digits = max(1, 3 - math.floor(math.log10(rate)))
     return f"{rate:.{digits}f} +-{half:.{digits}f}"

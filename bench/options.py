@@ -31,7 +31,7 @@ def near(name: str, valid: Iterable[str]) -> str:
 def explain(error: ValidationError, keys: Iterable[str] = ()) -> str:
     """Explain the first broken rule of a pydantic error in one line, 'name=value: rule'.
 
-    An unknown key goes before all others, with the one of `keys` that it may misspell.
+    An unknown key is explained before other errors, with the closest of `keys` as a suggestion.
     """
     errors = error.errors()
     first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
@@ -45,10 +45,10 @@ def explain(error: ValidationError, keys: Iterable[str] = ()) -> str:
 
 
 class Shown:
-    """How a field stands on the command line, where its name and type do not tell.
+    """A field's form on the command line, where the field's name and type do not determine it.
 
-    `word`: a metavar in capitals makes it an argument without a flag, '-o' a short flag beside its
-    own. `keywords`: as for argparse's `add_argument`.
+    A `word` in capitals is the metavar of an argument without a flag; '-o' is a second, short flag.
+    `keywords` go to argparse's `add_argument`.
     """
 
     def __init__(self, word: str = "", **keywords: Any) -> None:
@@ -60,14 +60,14 @@ class Shown:
 
 
 def split_commas(value: object) -> object:
-    """Make a tuple of 'a,b', or of a list from a file, for a tuple's `BeforeValidator`."""
+    """Return 'a,b', or a list from a file, as a tuple, and any other value as it is."""
     if isinstance(value, str):
         return tuple(filter(None, value.split(",")))
     return tuple(value) if isinstance(value, list) else value
 
 
 def option(default: Any, text: str, shown: Shown | None = None, **limits: Any) -> Any:
-    """Make a field with its help; `...` is for a needed value, `limits` are those of pydantic."""
+    """Make a field with its help; the default `...` means required, `limits` are pydantic's."""
     info: FieldInfo = Field(default, description=text, **limits)
     info.metadata += [shown] if shown else []
     return info
@@ -93,7 +93,7 @@ class Options(BaseModel):
 
     @classmethod
     def checked(cls, words: Mapping[str, Any], prog: str) -> Self:
-        """Make options from texts by field. Raises UsageError: the flag, its value and the rule."""
+        """Make options from texts by field. Raises UsageError with the flag and the broken rule."""
         try:
             return cls(**words)
         except ValidationError as error:
@@ -107,13 +107,13 @@ class Options(BaseModel):
         raise UsageError(problem if "; " in problem else f"{problem}; see {prog} --help")
 
     def to_argv(self) -> list[str]:
-        """Write the command line of these options: the fields that are not at their defaults."""
+        """Return a command line's words for all fields that are not at their defaults."""
         fields = type(self).model_fields.items()
         changed = (name for name, field in fields if getattr(self, name) != field.default)
         return [word for name in changed for word in self.to_words(name)]
 
     def to_words(self, name: str) -> list[str]:
-        """Put one field on the command line, a default too; nothing for None, which has no form."""
+        """Return a command line's words for one field, also at its default; [] if it is None."""
         value = self.model_dump(mode="json", include={name})[name]
         if value is None:
             return []
@@ -124,7 +124,7 @@ class Options(BaseModel):
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError for a wrong argument, in one line, instead of printing the usage."""
+    """A parser that raises UsageError for a wrong argument, instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -139,7 +139,7 @@ def _shown(field: FieldInfo) -> Shown:
 
 
 def _named(model: type[Options], name: str) -> str:
-    """Name a field as the user knows it: by its flag, or by its argument's name."""
+    """Return the flag of a field, or the metavar of an argument without a flag."""
     fields = model.model_fields.items()
     shown = _shown(next(field for key, field in fields if name in (key, field.alias)))
     return shown.word if shown.positional else flag_of(name)
@@ -168,7 +168,7 @@ def wrapped(text: str) -> str:
 
 
 def add_options(parser: Parser, model: type[Options], only: Collection[str] = ()) -> None:
-    """Add an option for each field, or for `only`: its name, choices, default and description."""
+    """Add options for all fields, or for those in `only`, with choices, defaults and help."""
     group = parser.add_argument_group() if model.groups and not only else parser
     for name in only or _offered(model):
         field = model.model_fields[name]
@@ -196,7 +196,7 @@ def _offered(model: type[Options]) -> list[str]:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """List the words of a Literal, alone or beside None."""
+    """Return the words of a Literal, also of an optional one; () for any other type."""
     if get_origin(kind) is Literal:
         return get_args(kind)
     if get_origin(kind) in (Union, UnionType):
@@ -205,7 +205,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def read_words(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
-    """Read the texts in `argv` by field. Raises UsageError for a word that is no option."""
+    """Return the texts in `argv` by field. Raises UsageError for an unknown or wrong word."""
     namespace, unknown = parser.parse_known_intermixed_args(argv)
     for word in unknown:
         kind = "option" if word.startswith("-") else "argument"

@@ -1,4 +1,4 @@
-"""What a run says, on streams that cannot end it: its beginning, its end, and its numbers."""
+"""What a run prints: its opening and its result; a broken stream does not end the run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def say(text: str) -> None:
 
 
 def answer(line: str) -> None:
-    """Print what a script reads on standard output; drop what cannot be written there."""
+    """Print lines for scripts on standard output; drop what cannot be written there."""
     with suppress(AttributeError, OSError, ValueError):  # closed before Python began, or since
         sys.stdout.flush()  # what the user's own code printed stands before it
     _write(1, line)
 
 
 def _write(stream: int, text: str) -> None:
-    """Write at once, as other ranks say things on the same pipe.
+    """Write a text in one call, as other ranks write to the same pipe.
 
-    Control characters become their codes: a terminal would obey them.
+    Unprintable characters are escaped, as a terminal would obey control characters.
     """
     safe = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
     with suppress(OSError):
@@ -43,7 +43,7 @@ def quantity(value: float) -> str:
 
 
 def opening(config: RunConfig) -> str:
-    """Describe what the run will do, to be said before anything slow is loaded."""
+    """Describe the run in the line that is printed before torch is loaded."""
     work = f"{config.cell}, {_ranks(config)}, {config.model}"
     images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
     images += f", compute emulated by {config.emulate.name}" if config.emulate else ""
@@ -59,7 +59,7 @@ def _ranks(config: RunConfig) -> str:
 
 
 def result(config: RunConfig, rates: list[float], loss: float | None, failed: list[str]) -> str:
-    """Write the last line: images/s of a run (harmonic mean of equal windows) and their spread."""
+    """Return the last line: the windows' harmonic mean images/s and range, loss, failed checks."""
     spread = f"{quantity(min(rates))} to {quantity(max(rates))}"
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
     if loss is None:

@@ -1,4 +1,4 @@
-"""A rig: all that one rank trains with, assembled in one order and closed in one order."""
+"""A rig: all that one rank trains with, always assembled and closed in the same order."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def write_start(
     workload: dict[str, Any],
     turns: Turns = ALONE,
 ) -> dict[str, bytes]:
-    """Compare what all ranks must share, and log it; needs all ranks. Returns the user's own files.
+    """Check that ranks agree, log the start, return the user's files. All ranks must call this.
 
-    Raises UsageError where ranks differ, WrongWorld where one is doubled or lost.
+    Raises UsageError if ranks differ or share a GPU, or if a user's file cannot be read or kept.
+    Raises WrongWorld if a rank is doubled or lost.
     """
     files = provenance.user_files(config)
     user_code, shared = digests(files), provenance.shared(os.environ, backend.versions)
@@ -74,16 +75,16 @@ def write_start(
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:
-    """Read the node's counters without what they counted in the turns of other worlds."""
+    """Return the node's counters, less their counts in other worlds' turns; None if unreadable."""
     noted, outside = provenance.counters(), turns.aside()
     return {name: n if n is None else n - outside.get(name, 0) for name, n in noted.items()}
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is trained: data, and a model on this rank's device, or one that sleeps in its place.
+    """What is trained: data, and a model on this rank's device, or a stand-in that sleeps.
 
-    `held_out` is None where nothing is trained to a target, `emulation` where nothing sleeps.
+    `held_out` is None without trainings to a target, `emulation` is None if nothing is emulated.
     """
 
     images: Images
@@ -92,7 +93,7 @@ class Workload:
     emulation: Emulation | None
 
     def facts(self, config: RunConfig) -> dict[str, Any]:
-        """Describe the workload by name for the log's start."""
+        """Return facts of the workload by name, for the log's start."""
         trained = [p for p in self.network.parameters() if p.requires_grad]
         return {
             **data.describe(config, self.images),
@@ -105,7 +106,7 @@ class Workload:
 
 @dataclass(kw_only=True)
 class Rig:
-    """One rank's parts; `parity` is None where nothing is compared."""
+    """What one rank trains with; `parity` is None where no gradients are compared."""
 
     config: RunConfig
     launch: Launch
@@ -123,9 +124,9 @@ class Rig:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Leave the framework's process group; needs every rank's call, as its last one.
+        """Leave the framework's process group; every rank must call this last.
 
-        After an error nothing is closed: ranks would wait for those that do not come.
+        After an error nothing is closed: ranks would wait for ranks that never come.
         """
         if kind is None:
             # they hold the wrapped model, which must be gone before its process group
@@ -144,10 +145,10 @@ def assemble(
     parity_elements: int = SAMPLED,
     weights_apart: bool = False,
 ) -> Rig:
-    """Hold a rank's rig in a `with` that closes it, and start the log; every rank must call this.
+    """Assemble a rank's rig for a `with` block, and log the start. All ranks must call this.
 
-    With `weights_apart` every rank draws other weights: a backend must send rank 0's. Raises
-    UsageError on input that proves wrong only now.
+    With `weights_apart` every rank draws other weights, to test that the backend sends rank 0's.
+    Raises UsageError for input that is found wrong only now.
     """
     place, workload = _load(config, launch, pulse, weights_apart)
     pulse.enter(f"starting {config.cell}")

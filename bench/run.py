@@ -21,10 +21,10 @@ from bench.train.device import Stopwatch, time_steps
 
 
 def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
-    """Warm up, then time the windows; after each, outside the clock, the log gets all seconds.
+    """Warm up, then time the windows; log each window's seconds after the window has ended.
 
-    Each window takes a turn of `turns`. A world that was stopped is slower in the first step of its
-    turn, and not every framework by as much: `lead_in_steps` are not timed.
+    Each window takes a turn of `turns`. A world that was stopped is slower in its turn's first
+    step, by a time that depends on the framework, so `lead_in_steps` precede each window.
     """
     config, backend, step, watch = rig.config, rig.backend, rig.loop.step, rig.place.stopwatch()
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
@@ -50,8 +50,8 @@ def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
     """Warm up in two turns, and return the seconds of each step.
 
-    The stop between them, while the other worlds warm up, is long, and the window after it would
-    be slower, with Horovod more often than with DDP.
+    Between the turns this world is stopped for long, while the other worlds warm up. A window right
+    after such a stop would be slower, with Horovod more often than with DDP.
     """
     config, barrier, step = rig.config, rig.backend.barrier, rig.loop.step
     late_steps = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)
@@ -74,7 +74,7 @@ EndFacts = dict[str, Any]  # of the log's end
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Turns = ALONE) -> bool:
-    """Run, and tell if all went as asked. Raises UsageError on input that proves wrong only now."""
+    """Do the run; return whether no check failed. Raises UsageError on wrong input."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
     with assemble(config, launch, log, pulse, turns) as rig:
@@ -96,7 +96,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
 
 
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
-    """Warm up, time the windows, and train to a target where one is asked for."""
+    """Warm up, time the windows, run any trainings; return their check and the TCP bytes."""
     config, loop = rig.config, rig.loop
     waits = rig.samples.wait_seconds
     pulse.enter("warm-up", lambda: (len(waits), loop.steps))  # counters the loop keeps anyway
@@ -114,7 +114,7 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
 
 
 def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
-    """Gather what the log's end says of the training, with its checks; needs every rank's call."""
+    """Return `facts` with the training's facts and checks added. All ranks must call this."""
     config, backend, workload = rig.config, rig.backend, rig.workload
     network, emulation = workload.network, workload.emulation
     results = [checks.check_samples(rig.samples, backend, config), _imported_later(rig)]
@@ -132,7 +132,7 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
-    """Keep the user's files that the training was first to import, and return their digests."""
+    """Keep the user's files that were imported since the start; return digests for the log."""
     files = provenance.user_files(rig.config)
     later = {path: code for path, code in files.items() if path not in rig.user_files}
     if not later:

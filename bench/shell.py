@@ -1,4 +1,4 @@
-"""What python -m slurm and python -m plots share: commands, and a mistake in one line."""
+"""What python -m slurm and python -m plots share: commands, and mistakes told in one line."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Command(Options):
     """One command of a program."""
 
     def run(self) -> int | None:
-        """Do it; the exit code, 0 for None."""
+        """Run the command and return its exit code; None means 0."""
         raise NotImplementedError
 
 
 class Group(dict[str, "type[Command] | Group"]):
-    """Commands by their word, of a program or of a word of its own; and what they are for."""
+    """Commands, and groups of further commands, by name; `about` says what they are for."""
 
     def __init__(self, about: str, example: str = "", **commands: type[Command] | Group) -> None:
         super().__init__(commands)
@@ -32,7 +32,7 @@ class Group(dict[str, "type[Command] | Group"]):
 
 
 def call(prog: str, program: Group, argv: Sequence[str] | None = None) -> int:
-    """Exit code: the command's own, 2 for the user's mistake, 130 after Ctrl-C."""
+    """Run the command in `argv`; return its exit code, 2 for a mistake, 130 after Ctrl-C."""
     for name, errors in (("stdout", "surrogateescape"), ("stderr", "backslashreplace")):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):  # UTF-8, whatever the locale
@@ -73,7 +73,7 @@ def _row(name: str, text: str) -> str:
 
 
 def reported(do: Callable[[], int | None]) -> int:
-    """Run `do` and return its exit code; print user mistakes that it raises as a line on stderr."""
+    """Run `do`; return its exit code, or 2 with a line on stderr for a mistake or an OSError."""
     trace, code = "", 1  # of the user's own code
     try:
         code = do() or 0
@@ -100,7 +100,7 @@ def reported(do: Callable[[], int | None]) -> int:
 
 
 def _drop_output() -> None:
-    """Let the end of this process not try again to write what cannot be written."""
+    """Send standard output to the null device, so that no write fails again at exit."""
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - no path
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""Which gradients travel together: DDP's rule, for every backend that is told its buckets."""
+"""Which gradients travel together: DDP's rule, for every backend that is given its buckets."""
 
 from __future__ import annotations
 

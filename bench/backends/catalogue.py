@@ -22,7 +22,7 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """'ddp/mpi'."""
+        """The cell's name, such as 'ddp/mpi', or 'ddp' without a transport."""
         return f"{self.backend}/{self.transport}" if self.transport else self.backend
 
 
@@ -115,7 +115,7 @@ CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
 
 
 def _add(module: str) -> None:
-    """Add the row of a user's module; end the command where it does not load."""
+    """Add the row of a user's module; if that fails, print why and exit with status 2."""
     name = module.removeprefix(USERS)
     try:
         row = importlib.import_module(module).FACTS
@@ -144,17 +144,17 @@ REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says 
 
 
 def frameworks() -> tuple[str, ...]:
-    """Name the backends that exchange gradients."""
+    """Return the names of the backends that exchange gradients."""
     return tuple(name for name, facts in CATALOGUE.items() if facts.transports)
 
 
 def engines() -> tuple[str, ...]:
-    """Name the backends whose own all-reduce can be timed."""
+    """Return the names of the backends whose own all-reduce can be timed."""
     return tuple(name for name, facts in CATALOGUE.items() if facts.all_reduces)
 
 
 def cells() -> tuple[str, ...]:
-    """Name everything that can be compared: 'single', 'ddp/mpi', ..."""
+    """Return the names of all cells, such as 'single' and 'ddp/mpi'."""
     names: list[str] = []
     for name, row in CATALOGUE.items():
         names += [f"{name}/{transport}" for transport in row.transports] or [name]
@@ -168,12 +168,12 @@ def parts(cell: str) -> Cell:
 
 
 def facts(cell: str) -> BackendFacts:
-    """Find the row of a cell's backend or of a backend's name. Raises KeyError if it is unknown."""
+    """Return the row of a cell or backend by its name. Raises KeyError for an unknown backend."""
     return CATALOGUE[parts(cell).backend]
 
 
 def takers(knob: str) -> str:
-    """List the backends that take a knob, and their settings: 'DDP (tuned), Horovod (matched)'."""
+    """Name the backends that take a knob, and in which settings: 'DDP (matched or tuned)'."""
     return ", ".join(
         f"{row.short_label} ({' or '.join(settings)})"
         for row in CATALOGUE.values()
@@ -194,21 +194,21 @@ def gloo(cell: str, versions: Mapping[str, str]) -> str:
 
 
 def label(cell: str) -> str:
-    """Name a cell: 'ddp' is 'PyTorch DDP', 'ddp/mpi' is 'PyTorch DDP over MPI'."""
+    """Return a cell's label: 'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI' for 'ddp/mpi'."""
     transport = parts(cell).transport
     over = f" over {TRANSPORTS.get(transport, transport)}" if transport else ""
     return f"{facts(cell).label}{over}"
 
 
 def look(cell: str) -> Look | None:
-    """Return how a cell is drawn; None for one without a look of its own."""
+    """Return how a cell is drawn; None if it has no look of its own."""
     backend, transport = parts(cell)
     row = CATALOGUE.get(backend)
     return row.looks.get(transport or "none") if row else None
 
 
 def implementation(name: str) -> Any:
-    """Load the class of a backend now."""
+    """Import and return the class of the backend `name`."""
     return pkgutil.resolve_name(CATALOGUE[name].implementation)
 
 

@@ -27,7 +27,7 @@ _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
 class Ddp(Backend):
     """Backend of DDP: `matched` fixes the bucket size and broadcasts no buffers in a step.
 
-    Without overlap one bucket takes every gradient, and DDP reduces it when the last has come.
+    Without overlap one bucket takes every gradient, and DDP reduces it when the last is ready.
     Without exchange DDP stays in the state of its `no_sync`.
     """
 
@@ -93,7 +93,7 @@ class Ddp(Backend):
 
 
 class DdpSession(Session):
-    """DDP wraps the model, exchanges in its backward pass, and leaves the mean in place."""
+    """A session whose model DDP wraps: backward exchanges gradients and leaves means in place."""
 
     model: DistributedDataParallel
 
@@ -109,7 +109,7 @@ class DdpSession(Session):
             dist.broadcast(buffer, 0)
 
     def exchange_bytes(self) -> list[int]:
-        """List the buckets' bytes as rebuilt after the first step, in the order of reduction."""
+        """List bytes of the buckets that DDP rebuilt after its first step, in reduction order."""
         sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
 

@@ -1,4 +1,4 @@
-"""What is stated of a backend without loading it: the form of a row of the catalogue."""
+"""The form of a row of the catalogue: facts of a backend that are known without loading it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Data parallelism by hand over mpi4py: a broadcast, a hook per parameter, buckets, all-reduces.
 
-What a framework does, without one: the control that shows what DDP and Horovod add to the same MPI.
+This control does a framework's work without a framework: it shows what DDP and Horovod add to MPI.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.train.device import Device
 
 
 class Handwritten(Backend):
-    """Sends rank 0's parameters to all ranks, then averages every gradient in every step.
+    """A backend that sends rank 0's weights to all ranks, and averages gradients in every step.
 
     Without overlap the same exchanges begin when backward has ended, one after the other. A bucket
     of 0 MiB holds one parameter, as in most first implementations.
@@ -65,7 +65,7 @@ class Handwritten(Backend):
 
 
 class HandwrittenSession(Session):
-    """Buckets are reduced in one order on all ranks, each as soon as its last gradient is there."""
+    """A session that reduces buckets in one order, each when it and all before it are full."""
 
     def __init__(
         self, comm: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -92,7 +92,7 @@ class HandwrittenSession(Session):
             self._exchanging = True
 
     def _arrived(self, bucket: Bucket, _: torch.Tensor) -> None:
-        """Count a ready gradient and send full buckets; MPI makes progress only while called."""
+        """Count a ready gradient, start full buckets, and call MPI, so that it makes progress."""
         if not self._exchanging:
             return
         bucket.missing -= 1
@@ -106,7 +106,7 @@ class HandwrittenSession(Session):
             self._next += 1
 
     def synchronize_gradients(self) -> None:
-        """Start what has not begun, wait for all. Raises RuntimeError for a missing gradient."""
+        """Finish all exchanges. Raises RuntimeError if a required gradient is missing."""
         used = [p.grad is not None for p in self._parameters]
         if not self._finds_unused and not all(used):
             missing = f"{used.count(False)} parameters got no gradient"
@@ -131,7 +131,7 @@ class HandwrittenSession(Session):
         return [sum(p.nbytes for p in bucket.parameters) for bucket in self._buckets]
 
     def _forget_unused(self, used: Sequence[bool]) -> None:
-        """Drop gradients no rank had: zeros would let weight decay and momentum move parameters."""
+        """Drop gradients that no rank had: with zeros, weight decay would still move parameters."""
         used_by_any = np.array(used, np.int32)
         mpi = mpi_group.library()
         self._comm.Allreduce(mpi.IN_PLACE, used_by_any, op=mpi.MAX)
@@ -141,7 +141,7 @@ class HandwrittenSession(Session):
 
 
 class Bucket:
-    """Gradients that travel as one message, copied into memory of its own."""
+    """Gradients that are copied into one piece of memory and travel as one message."""
 
     def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         self.parameters, self.missing = parameters, len(parameters)
@@ -154,7 +154,7 @@ class Bucket:
         self._request: Any = None
 
     def start(self, comm: Any) -> None:
-        """Begin to add all ranks' gradients, each divided by their number."""
+        """Start averaging all ranks' gradients, without waiting."""
         self.fill(comm.Get_size())
         self._request = comm.Iallreduce(mpi_group.library().IN_PLACE, self.flat.numpy())
 
@@ -163,12 +163,12 @@ class Bucket:
         self._request.Test()
 
     def finish(self) -> None:
-        """Wait for the sums, and copy them into the gradients."""
+        """Wait for the means, and copy them into the gradients."""
         self._request.Wait()
         self.hand_out()
 
     def fill(self, ranks: int) -> None:
-        """Fill in this rank's gradients divided by the number of ranks; zeros for a missing one."""
+        """Copy in this rank's gradients divided by `ranks`, or zeros if a gradient is missing."""
         for view, parameter in zip(self.views, self.parameters, strict=True):
             if parameter.grad is None:
                 view.zero_()
@@ -184,7 +184,7 @@ class Bucket:
 
 
 def broadcast(comm: Any, tensors: Iterable[torch.Tensor]) -> None:
-    """Give every rank rank 0's values, in place; as bytes, so any type and layout goes."""
+    """Copy rank 0's values into all ranks' `tensors`, as bytes: any type and layout works."""
     for tensor in tensors:
         packed = tensor.detach().contiguous().reshape(-1)
         comm.Bcast(packed.view(torch.uint8).numpy(), root=0)

@@ -1,4 +1,4 @@
-"""Horovod over MPI, its own Gloo or NCCL; its optimiser wrapper's traps are cured here alone."""
+"""Horovod over MPI, its own Gloo or NCCL; no other file deals with its optimiser's traps."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Context = tuple[torch.dtype, list[int] | None]
 
 
 class Horovod(Backend):
-    """`shipped` leaves Horovod's fusion alone; `matched` exchanges DDP's buckets, one by one.
+    """Backend of Horovod: `shipped` keeps its fusion, `matched` exchanges DDP's buckets one by one.
 
-    Without overlap one group takes every gradient, and Horovod reduces it when the last has come.
-    Without exchange the optimiser is not wrapped, while Horovod's own thread goes on beside it.
+    Without overlap one group takes every gradient, and Horovod reduces it when the last is ready.
+    Without exchange the optimiser is not wrapped, but Horovod's own thread still runs.
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
@@ -63,7 +63,7 @@ class Horovod(Backend):
 
 
 class HorovodSession(Session):
-    """Horovod wraps the optimiser, whose hooks start an exchange inside `backward`."""
+    """A session whose optimiser Horovod wraps; hooks start exchanges inside `backward`."""
 
     def __init__(
         self, hvd: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -93,7 +93,7 @@ class HorovodSession(Session):
         self._wait = wrapped.synchronize
 
     def synchronize_gradients(self) -> None:
-        """Wait for the exchange: before this, clipping or unscaling would race with it."""
+        """Wait until all exchanges end; to clip or unscale any earlier would race with them."""
         idle = self._unused_everywhere() if self._finds_unused else []
         self._wait()
         for parameter in idle:  # Horovod's zeros would let weight decay and momentum move it
@@ -107,25 +107,25 @@ class HorovodSession(Session):
         broadcast(dict(self.model.named_buffers()), self._hvd)
 
     def exchange_bytes(self) -> list[int]:
-        """List the given buckets' bytes; as shipped Horovod fuses what is ready at cycle ends."""
+        """List each bucket's bytes; empty as shipped, where Horovod fuses as it goes."""
         return [sum(p.nbytes for p in bucket) for bucket in self._buckets]
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
-        """Find parameters without a gradient on any rank, in a small exchange a step as DDP's."""
+        """Return parameters to which no rank gave a gradient, after an exchange such as DDP's."""
         used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")
         return [p for p, by_any in zip(self._parameters, used.tolist(), strict=True) if not by_any]
 
 
 class Wire:
-    """Horovod's compressor: gradients contiguous, as in DDP's buckets, and of a type it adds."""
+    """A compressor that makes gradients contiguous and of a type that Horovod can add."""
 
     def __init__(self, config: RunConfig) -> None:
         # bfloat16 gradients travel as float32: exact, twice the bytes, and as in the DDP backend
         self._dtype = torch.float32 if config.precision == "bf16" else None
 
     def compress(self, tensor: torch.Tensor) -> tuple[torch.Tensor, _Context]:
-        """Make `tensor` ready to travel: a view of the same memory where no type has to change."""
+        """Return `tensor` made contiguous and of a type to send, and its own type and order."""
         order, sent = None, tensor
         if not tensor.is_contiguous():
             # dimensions from slowest to fastest in memory: [0, 2, 3, 1] for channels_last
@@ -135,13 +135,13 @@ class Wire:
         return sent if self._dtype is None else sent.to(self._dtype), (tensor.dtype, order)
 
     def decompress(self, tensor: torch.Tensor, context: _Context) -> torch.Tensor:
-        """Give `tensor` back the type and the order of dimensions that it had."""
+        """Return `tensor` in the type and the order of dimensions that `compress` was given."""
         back, order = tensor.to(context[0]), context[1]
         return back if order is None else back.permute([order.index(d) for d in range(len(order))])
 
 
 def broadcast(tensors: Mapping[str, torch.Tensor], hvd: Any) -> None:
-    """Give every rank rank 0's values, in place; as bytes in order, so any type and layout goes."""
+    """Copy rank 0's values into all ranks' `tensors`, as bytes: any type and layout works."""
     packed = {name: tensor.detach().contiguous().reshape(-1) for name, tensor in tensors.items()}
     flat = {name: tensor.view(torch.uint8) for name, tensor in packed.items()}
     hvd.broadcast_parameters(flat, root_rank=0)

@@ -1,4 +1,4 @@
-"""Start Horovod without horovodrun: its variables, its controller, its rendezvous."""
+"""Horovod's start without horovodrun: its variables, its controller, its rendezvous."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE_EXCHANGE_MIB = 1024  # of a buffer that a host gives page by page; a GPU giv
 
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
-    """Start Horovod and return it and a server to stop later or None; raises as `load` does."""
+    """Start Horovod; return its module, and a server to stop later or None. Raises UsageError."""
     os.environ.update(_environment(config))
     try:
         import horovod.torch as hvd
@@ -46,7 +46,7 @@ def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
 
 
 def _environment(config: RunConfig) -> dict[str, str]:
-    """Choose Horovod's variables. Controller and operations always agree: a mismatch crashes."""
+    """Return Horovod's variables. Controller and operations always agree: a mismatch crashes."""
     # NCCL is fixed when Horovod is built; its controller and scalars go over Gloo then, as DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
@@ -61,7 +61,7 @@ def _environment(config: RunConfig) -> dict[str, str]:
 
 
 def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
-    """Start Horovod's Gloo controller: rank 0 serves the rendezvous, our store tells where."""
+    """Start Horovod's Gloo controller; return rank 0's rendezvous server, None on other ranks."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousServer
 
@@ -85,10 +85,10 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
 
 def require_interface_taken(iface: str, host_iface: str) -> None:
-    """Raise UsageError where gradients would not take `iface`, if one is set.
+    """Raise UsageError if `iface` is set and gradients would take another interface.
 
-    Horovod 0.28 gives the context that carries them an empty name (gloo_iface_ in
-    GlooContext::InitializeForProcessSet), and Gloo then takes the address of the host's name.
+    Horovod 0.28 gives Gloo an empty interface name for gradients (gloo_iface_ in
+    GlooContext::InitializeForProcessSet). Gloo then takes the address of the host's name.
     """
     if iface and iface != host_iface:
         taken = f"takes the address of the host's name, on {host_iface or 'no interface of it'}"
@@ -97,7 +97,7 @@ def require_interface_taken(iface: str, host_iface: str) -> None:
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
-    """Name horovodrun's variables; `hosts` has all ranks' names, `address` rank 0's host:port."""
+    """Return horovodrun's variables, from all ranks' `hosts` and rank 0's `address` (host:port)."""
     rank_host, host_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
     # the cross communicator of local rank l joins the hosts with more than l ranks
     crossing = [host for host in host_order if hosts.count(host) > launch.local_rank]

@@ -35,7 +35,7 @@ def init(config: RunConfig, launch: Launch) -> None:
 
 
 def world(config: RunConfig, launch: Launch) -> Any:
-    """Return MPI's world; raises as `load` does, and UsageError if ranks' configurations differ."""
+    """Return COMM_WORLD. Raises WrongWorld, or UsageError without MPI or for unequal configs."""
     comm = library().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     if problem := disagreement(comm.allgather(shared_fields(config))):
@@ -44,7 +44,7 @@ def world(config: RunConfig, launch: Launch) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Name the versions of the MPI library and its Python binding, for the run log."""
+    """Return the versions of the MPI library and its Python binding, for the run log."""
     import mpi4py
 
     name = library().Get_library_version().split("\n")[0].split(",")[0].strip("\0 ")
@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 
 
 def library() -> Any:
-    """Load mpi4py's MPI. Raises UsageError where it is not there."""
+    """Import and return mpi4py's MPI. Raises UsageError if it does not load."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -137,14 +137,14 @@ class MpiGroup(dist.ProcessGroup):
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """View the tensor's own memory; raises unless contiguous: a copy would be reduced in vain."""
+    """Return the tensor's own memory as an array. Raises ValueError if it is not contiguous."""
     if not tensor.is_contiguous():
         raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
     return tensor.detach().numpy()
 
 
 def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
-    """View the same memory as contiguous: a broadcast need not know the layout all ranks share."""
+    """Return a contiguous view of a channels_last tensor, and any other tensor as it is."""
     last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     return tensor.permute(0, 2, 3, 1) if last else tensor
 

@@ -38,7 +38,7 @@ _FLOATS = (1, 2**22)  # NCCL connects for an algorithm when a size first asks fo
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
-    """Start a backend over NCCL, connect it as for gradients, and record which NCCL it uses."""
+    """Start and return a backend over NCCL, connected as for gradients, with its NCCL recorded."""
     import torch
 
     with listening(os.environ) as info:
@@ -60,10 +60,10 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
 @contextmanager
 def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
-    """Provide a file into which an NCCL that starts inside writes its connections.
+    """Yield the path to which an NCCL that starts inside the block writes its connections.
 
-    NCCL reads its variables once, so they are restored afterwards: a log has the user's own. Every
-    run over NCCL does the same. A user's NCCL_DEBUG stays, and then there is no such file.
+    NCCL reads its variables once, so the user's own are restored afterwards, for the log. Every run
+    over NCCL does the same. If the user has set NCCL_DEBUG, it stays and there is no such file.
     """
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
         info, before = Path(folder, "info"), dict(env)
@@ -78,19 +78,19 @@ def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
 
 
 def transports(lines: Iterable[str]) -> set[str]:
-    """Read a rank's transports from NCCL's own lines: {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
+    """Return a rank's transports by NCCL's own lines, such as {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
 
-    Devices and ranks are left out. NOT_RECORDED alone where NCCL tells of none.
+    Devices and ranks are left out. Return {NOT_RECORDED} if no line names a transport.
     """
     connections = {match[1] for line in lines if (match := _CONNECTION.search(line))}
     return {_OF_ONE_RANK.sub("", connection) for connection in connections} or {NOT_RECORDED}
 
 
 def library(inside: str = "") -> tuple[str, str, str]:
-    """Find the NCCL that a framework calls in this process: path, version and SHA-256 of its file.
+    """Return path, version and SHA-256 of the file of the NCCL that a framework calls here.
 
-    `inside` begins the name of the framework's library that may have an NCCL linked into it; torch
-    has one inside where none is loaded beside it. Raises UsageError where it cannot be told.
+    The search order is the framework's library, whose name begins with `inside`, an NCCL library,
+    then torch's library. Raises UsageError if several NCCL libraries, or no NCCL, are loaded.
     """
     maps = _MAPS.read_text()
     shared = mapped(_SHARED, maps)
@@ -119,7 +119,7 @@ def library(inside: str = "") -> tuple[str, str, str]:
 
 
 def mapped(name: str, maps: str) -> list[str]:
-    """List the paths in a /proc/PID/maps of files whose names begin as the pattern `name` says."""
+    """List the paths in the text of a /proc/PID/maps whose file names match the pattern `name`."""
     lines = [line.split(maxsplit=5) for line in maps.splitlines()]
     paths = {line[5] for line in lines if len(line) == 6}
     return sorted(path for path in paths if re.match(name, Path(path).name))

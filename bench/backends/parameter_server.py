@@ -1,9 +1,9 @@
 """A parameter server over mpi4py: a thread of each rank is the server of its share of the keys.
 
 A key is a bucket of parameters. A worker pushes a key's gradient with its learning rate, and one
-answer comes back: the mean of all workers' gradients (mode=sync), or the parameters after this one
-was applied (mode=async; Dean et al. 2012, Large scale distributed deep networks). Hooks and buckets
-are those of hand-written data parallelism: what differs is where a full bucket goes.
+answer comes back: the mean of all workers' gradients (mode=sync), or the parameters after this
+gradient was applied (mode=async; Dean et al. 2012, Large scale distributed deep networks). Hooks
+and buckets are those of hand-written data parallelism; only a full bucket's destination differs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class HeldKey:
 
 
 class Server(threading.Thread):
-    """This rank's server, from its start until `stop`; needs every rank's call.
+    """This rank's server, from its start until `stop`; all ranks must make and stop theirs.
 
-    Workers send over `requests`, and receive over `answers`: a server must match no message that
-    its rank waits for. The number of a key is the tag of its messages.
+    Workers send over `requests` and receive over `answers`, so that a server never receives a
+    message meant for its rank. The number of a key is the tag of its messages.
     """
 
     def __init__(self, workers: Any, asynchronous: bool) -> None:
@@ -53,9 +53,9 @@ class Server(threading.Thread):
         self._under_way: list[tuple[Any, torch.Tensor]] = []  # answers, and what they send
 
     def hold(self, keys: Iterable[Key], options: Mapping[str, Any]) -> None:
-        """Begin with these keys; no worker may have pushed yet.
+        """Hold `keys` instead of any earlier keys; no worker may have pushed yet.
 
-        `options` are those of torch.optim.SGD, but the rate.
+        `options` are those of torch.optim.SGD, without the learning rate.
         """
         self._keys = {}
         for key in keys:
@@ -84,7 +84,7 @@ class Server(threading.Thread):
         self.answers.Free()
 
     def _handle(self) -> None:
-        """Receive a push and answer it; an empty one asks for the parameters alone."""
+        """Receive a push and send the answers due; an empty push asks for parameters alone."""
         worker, number = self._status.Get_source(), self._status.Get_tag()
         key, empty = self._keys[number], self._status.Get_count() == 0
         push = key.pushes[0 if self.asynchronous else worker]
@@ -105,14 +105,14 @@ class Server(threading.Thread):
             self._send(number, range(self._workers), total)
 
     def _send(self, number: int, workers: Iterable[int], values: torch.Tensor) -> None:
-        """Send `values`, which must not change: a worker that computes receives them later."""
+        """Start to send `values`, which must not change until the workers have them."""
         for worker in workers:
             sent = self.answers.Isend(values.numpy(), dest=worker, tag=number)
             self._under_way.append((sent, values))
 
 
 class ParameterServer(Handwritten):
-    """Every rank trains, and a thread of it is the server of its share of the keys."""
+    """A backend whose ranks all train, while a thread of each rank serves its share of the keys."""
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         super().__init__(config, launch, device)
@@ -135,8 +135,8 @@ class ParameterServer(Handwritten):
 
 
 class ServedSession(HandwrittenSession):
-    """Keys are pushed as they fill. Synchronous: their means come back, and every worker steps.
-    Asynchronous: the servers step, and what comes back are parameters that others moved as well.
+    """A session that pushes full keys. With mode=sync, means come back and every worker steps.
+    With mode=async, the servers step and send back parameters that other workers moved as well.
     """
 
     _buckets: Sequence[Key]
@@ -174,7 +174,7 @@ class ServedSession(HandwrittenSession):
             key.set_parameters()
 
     def sync_buffers(self) -> None:
-        """Copy buffers; with mode=async also the servers' parameters, once all workers pushed."""
+        """Copy rank 0's buffers; with mode=async fetch the servers' parameters after all pushes."""
         if self._server.asynchronous:
             self._comm.Barrier()
             for key in self._buckets:
@@ -201,7 +201,7 @@ class Key(Bucket):
         self._under_way: list[Any] = []
 
     def start(self, workers: Any) -> None:
-        """Push the gradient, divided by the number of workers, and wait for nothing."""
+        """Push the gradient, divided by the number of workers, without waiting."""
         self.fill(workers.Get_size())
         self.push[:-1].copy_(self.flat)
         self.push[-1] = self._settings["lr"]
@@ -214,7 +214,7 @@ class Key(Bucket):
         self._under_way[0].Testall(self._under_way)
 
     def finish(self) -> None:
-        """Wait for the answer: a mean is handed out, parameters wait for the step."""
+        """Wait for the answer; copy means into the gradients, but leave parameters to `step`."""
         self._under_way[0].Waitall(self._under_way)
         if not self._server.asynchronous:
             self.hand_out()
@@ -232,7 +232,7 @@ class Key(Bucket):
 
 
 def spread(sizes: Sequence[int], servers: int) -> list[int]:
-    """Choose a server for each key: the largest first, each to the server that holds least."""
+    """Return each key's server: the largest key first, each to the server that holds least."""
     load, holder = [0] * servers, [0] * len(sizes)
     for key in sorted(range(len(sizes)), key=lambda key: (-sizes[key], key)):
         holder[key] = min(range(servers), key=lambda server: (load[server], server))

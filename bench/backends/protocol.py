@@ -1,6 +1,6 @@
-"""What a backend is: the mechanism by which gradients meet, never a policy.
+"""What a backend is: how gradients are exchanged, and nothing else.
 
-No learning rate, batch size, precision, data order, logging or timing belongs in a backend.
+It chooses no learning rate, batch size, precision or data order; it neither logs nor times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Reduction = Literal["sum", "max", "min"]
 
 
 class Session:
-    """A model and its optimiser in training; here, one process that exchanges nothing.
+    """A model and its optimiser in training; this base class exchanges nothing.
 
     Every method is called by all ranks, in the same order.
     """
@@ -25,9 +25,9 @@ class Session:
         self.model, self.optimizer = model, optimizer
 
     def no_sync(self) -> AbstractContextManager[object]:
-        """Hold back the exchange in forward and backward of all micro-batches but a step's last.
+        """Return a context that holds back the exchange, for all micro-batches but a step's last.
 
-        A context, not an argument of `backward`: DDP decides in the forward pass.
+        It contains forward and backward passes, as DDP decides in the forward pass.
         """
         return nullcontext()
 
@@ -36,14 +36,14 @@ class Session:
         loss.backward()
 
     def synchronize_gradients(self) -> None:
-        """Make every gradient the mean over ranks; the caller may unscale and clip from here on."""
+        """Finish the exchange. Gradients are then means over ranks (mode=sync), ready to clip."""
 
     def step(self) -> None:
         """Make one optimiser update from the gradients as they stand."""
         self.optimizer.step()
 
     def zero_grad(self) -> None:
-        """Forget the gradients: None, the default of torch's and Horovod's optimisers alike."""
+        """Set the gradients to None, as torch's and Horovod's optimisers do by default."""
         self.optimizer.zero_grad()
 
     @property
@@ -60,13 +60,13 @@ class Session:
 
 
 class Backend:
-    """How a run's ranks exchange; here, one process, the baseline of every comparison.
+    """How a run's ranks exchange; this base class is one process, every comparison's baseline.
 
     Every method is called by all ranks, in the same order.
     """
 
     def __init_subclass__(cls) -> None:
-        """Raise TypeError where a method is missing: the run would be measured without it."""
+        """Raise TypeError if a subclass lacks a method: this class's methods exchange nothing."""
         for name in ("wrap", "reduce_scalar", "gather", "barrier", "close"):
             if getattr(cls, name) is getattr(Backend, name):
                 raise TypeError(f"{cls.__name__} has no {name} of its own")
@@ -82,20 +82,20 @@ class Backend:
         return Session(model, optimizer)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
-        """Reduce `value` over ranks, in float64."""
+        """Return the sum, maximum or minimum of `value` over ranks, in float64."""
         return float(value)
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
-        """Add a float32 tensor over ranks in place, by the call that exchanges gradients; of
-        backends with `all_reduces`.
+        """Sum a float32 tensor over ranks in place, by the call that exchanges gradients. Only
+        backends whose facts say `all_reduces` need this method.
         """
 
     def gather(self, value: Any) -> list[Any]:
-        """Gather every rank's picklable `value`, by rank, on every rank."""
+        """Return every rank's picklable `value`, in order of ranks, on every rank."""
         return [value]
 
     def barrier(self) -> None:
         """Return once every rank has called."""
 
     def close(self) -> None:
-        """Leave the process group; every session must be deleted before. Use it no more after."""
+        """Leave the process group, as the last call; every session must be deleted before."""

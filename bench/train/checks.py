@@ -1,4 +1,4 @@
-"""Did the run do what was asked? Samples, losses, parameters and torch's settings of all ranks."""
+"""Checks that a run did what was asked: samples, losses, parameters and torch's settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPLODED = 10  # times the loss at the start
 
 
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, Any]:
-    """Check that every rank got its samples; needs every rank's call."""
+    """Check the sum of all ranks' samples; return checks and the sum. All ranks must call it."""
     sampled = backend.reduce_scalar(data.samples, "sum")
     complete = sampled == config.steps * config.samples_per_step
     complete = complete and len(data.wait_seconds) == config.steps
@@ -36,7 +36,7 @@ def check_training(
     model: torch.nn.Module,
     classes: int,
 ) -> dict[str, Any]:
-    """Check that all ranks' losses and parameters are as they must be; needs every rank's call."""
+    """Check losses, parity and parameters; return checks and facts. All ranks must call it."""
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
 
@@ -61,9 +61,7 @@ def check_training(
 def check_emulation(
     averaged_steps: int, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
-    """Check an emulated run, whose loss means nothing: whether the gradients of all steps were
-    averaged. Needs every rank's call.
-    """
+    """Check averages and parameters of an emulated run; return checks. All ranks must call it."""
     digests = backend.gather(digest(model))
     averaged = backend.reduce_scalar(float(averaged_steps == config.steps), "min") == 1.0
     checks = {"gradients_averaged": averaged, **_parameters(config, len(set(digests)))}
@@ -71,9 +69,9 @@ def check_emulation(
 
 
 def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
-    """Check that ranks that exchanged end with equal parameters, and others with different ones.
+    """Check that ranks end with equal parameters; without exchange, that no two ranks' are equal.
 
-    `kinds`: number of different sets of parameters at the end.
+    `kinds` is the number of different sets of parameters at the end.
     """
     if config.ranks_part:
         return {"parameters_differ": kinds == config.world_size}
@@ -83,15 +81,15 @@ def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
     """Check that the last window's mean loss is at most 10 * max(first loss, ln(classes)).
 
-    Noise of small batches and the first steps' overshoot stay far below that. A learning rate that
-    is too high exceeds it within a few steps.
+    Noise of small batches and the first steps' overshoot stay far below this bound. A learning rate
+    that is too high exceeds the bound within a few steps.
     """
     last_window = losses[-steps_per_window:]
     return sum(last_window) / len(last_window) <= _EXPLODED * max(losses[0], math.log(classes))
 
 
 def digest(model: torch.nn.Module) -> str:
-    """Compute the SHA-256 of all parameters, bit for bit, in order of definition, in any layout."""
+    """Return the SHA-256 of all parameters' bytes in order of definition, whatever their layout."""
     sha = hashlib.sha256()
     for parameter in model.parameters():
         in_order = parameter.detach().cpu().contiguous().reshape(-1)
@@ -124,10 +122,10 @@ def torch_settings() -> TorchSettings:
 
 
 def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module) -> TorchSettings:
-    """Read the settings with which training starts; needs every rank's call, before all exchanges.
+    """Return torch's settings at the start. All ranks must call it, before tensors are exchanged.
 
-    Raises UsageError where they, or the layout of the model, differ between ranks: exchanges
-    would fail, wait for one another for ever, or mix up tensors.
+    Raises UsageError if torch's threads are not --threads, or if settings or the model's layout
+    differ between ranks: exchanges would fail, wait for ever, or mix up tensors.
     """
     settings = torch_settings()
     if settings["threads"] != config.threads:
@@ -149,7 +147,7 @@ def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module)
 
 
 def check_kept(settings: TorchSettings, backend: Backend) -> dict[str, Any]:
-    """Check that torch's settings are still `settings`; needs every rank's call."""
+    """Check that torch's settings are still `settings`; return checks. All ranks must call it."""
     now = torch_settings()
     changes = [f"{n} {value} -> {now[n]}" for n, value in settings.items() if now[n] != value]
     of_ranks = enumerate(backend.gather(changes))
@@ -162,12 +160,12 @@ def check_kept(settings: TorchSettings, backend: Backend) -> dict[str, Any]:
 
 
 def flops_per_image(network: torch.nn.Module, config: RunConfig) -> float | None:
-    """Count the FLOP of one image's forward and backward pass, a multiply-add as two; None where
-    torch cannot count them.
+    """Count the FLOP of one image's forward and backward pass; None if torch cannot count them.
 
-    Matrix products, convolutions and attention alone, as in model FLOP utilisation (Chowdhery et
-    al. 2022, appendix B). Nothing is computed: parameters, buffers and images are stand-ins without
-    data, but the model's own code runs once, so call it when all else is done.
+    A multiply-add counts as two. Only matrix products, convolutions and attention count, as in
+    model FLOP utilisation (Chowdhery et al. 2022, appendix B). Nothing is computed: parameters,
+    buffers and images are stand-ins without data. The model's own code runs once, so call this
+    function when all else is done.
     """
     images = config.samples_per_microbatch
     tensors = {n: _meta(p, p.requires_grad) for n, p in network.named_parameters()}

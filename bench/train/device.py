@@ -1,4 +1,4 @@
-"""Where a rank computes, and its clock: the CPU, or a GPU of its own (also ROCm's, as CUDA)."""
+"""A rank's device and its clock: the CPU, or a GPU of its own (ROCm's count as CUDA)."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from bench.launch.world import Launch
 
 
 class Stopwatch:
-    """A device's clock; this one is the host's, where work is finished when a step returns."""
+    """A device's clock: the host's, for a device whose work is finished when a step returns."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._marks: list[float] = []
 
     def now(self) -> float:
-        """Read the clock, in seconds, once the device has done all that it was given."""
+        """Wait until the device has finished all its work; return the clock, in seconds."""
         return self._clock()
 
     def mark(self) -> None:
-        """Note the end of a step; never waits for the device, whose overlap is measured."""
+        """Note a moment between steps; never wait for the device, as a wait ends its overlap."""
         self._marks.append(self._clock())
 
     def remark(self) -> None:
-        """Move the last mark to this moment; never waits either."""
+        """Move the last mark to this moment; never wait for the device."""
         self._marks[-1] = self._clock()
 
     def times(self) -> list[float]:
-        """Return the marks since the last call, in seconds of a clock; call after `now`."""
+        """Return marks since the last call, in seconds from a fixed origin; call `now` first."""
         marks, self._marks = self._marks, []
         return marks
 
@@ -48,7 +48,7 @@ class TimedSteps:
 
 
 def time_steps(step: Callable[[], object], steps: int, watch: Stopwatch) -> TimedSteps:
-    """Run `step` `steps` times. The device is synced at the two edges only."""
+    """Run `step` `steps` times and return the times; sync the device only before and after."""
     start = watch.now()
     watch.mark()
     for _ in range(steps):
@@ -74,7 +74,7 @@ class Cpu:
 
 
 class Cuda:
-    """One GPU. Constructing it makes it the current device, which both frameworks then use."""
+    """One GPU; the constructor makes it the current device, which both frameworks then use."""
 
     def __init__(self, config: RunConfig, launch: Launch) -> None:
         if not torch.cuda.is_available():
@@ -94,7 +94,7 @@ class Cuda:
         return _EventStopwatch(self.torch_device)
 
     def describe(self) -> dict[str, Any]:
-        """Describe what tells this GPU from others, and which libraries drive it."""
+        """Return the GPU's name, UUID and memory in bytes, and the versions of CUDA and cuDNN."""
         properties = torch.cuda.get_device_properties(self.torch_device)
         uuid = str(getattr(properties, "uuid", f"index {self.torch_device.index}"))
         return {
@@ -111,7 +111,7 @@ class Cuda:
 
 
 class _EventStopwatch(Stopwatch):
-    """Marks are events in the stream: the device's own seconds, without waiting in a window."""
+    """A GPU's clock; marks are events in its stream, timed by the GPU without a wait."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _EventStopwatch(Stopwatch):
         self._events[-1].record()  # an event tells the time of its last record
 
     def times(self) -> list[float]:
-        """Return the marks in seconds from the first of all on: two devices share no clock."""
+        """Return the marks in seconds from this clock's first mark: two devices share no clock."""
         events, self._events = self._events, []
         self._first = self._first or events[0]
         begin, *laps = (a.elapsed_time(b) / 1000 for a, b in pairwise([self._first, *events]))
@@ -143,12 +143,12 @@ Device = Cpu | Cuda
 
 
 def choose(config: RunConfig, launch: Launch) -> Device:
-    """Choose this rank's device. Raises UsageError where there is none, or none for each rank."""
+    """Choose this rank's device. Raises UsageError if there is no GPU, or if there are too few."""
     return Cuda(config, launch) if config.device == "cuda" else Cpu()
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """Choose this rank's GPU index. Raises UsageError where two ranks would share one unnoticed."""
+    """Return this rank's GPU index, 0 if it sees one GPU. Raises UsageError if it sees too few."""
     if visible >= launch.local_size:
         return launch.local_rank
     if visible == 1:  # --gpus-per-task=1 and the like; its UUID shows that it is no neighbour's

@@ -22,7 +22,7 @@ from bench.train.numbers import seed_beside_torch
 
 
 class Input:
-    """This rank's batches, moved to the device; keeps how long each step waited for its own."""
+    """This rank's batches, moved to the device; `wait_seconds` has the wait for each batch."""
 
     def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device) -> None:
         self._device = device
@@ -50,10 +50,10 @@ class Input:
 
 
 class Loop:
-    """A model in training for `steps` steps, by default those of the run's warm-up and windows.
+    """A model in training for `steps` steps, by default as many as the run has.
 
-    With `classes`, it checks the first batch and its scores. `losses` [steps], float64, are of
-    this rank; NaN until done.
+    With `classes`, the loop checks the first batch and its scores. `losses` [steps], float64, are
+    this rank's losses of all steps, NaN for steps still to come.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Loop:
         )
 
     def step(self) -> None:
-        """Do one update. Raises UsageError for missing gradients, and for a wrong first batch."""
+        """Do one update. Raises UsageError for a model that cannot train or a wrong first batch."""
         self._observer.step_begin(self.steps)
         images, labels = self._input.step()
         rate = self._config.learning_rate(self.steps, self._steps_in_all)
@@ -140,7 +140,7 @@ class Loop:
         return loss.detach()
 
     def _accumulate(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Run micro-batch after micro-batch; exchange the gradients with the last one alone."""
+        """Run all micro-batches; return the step's loss. Only the last exchanges gradients."""
         size, parts = self._config.samples_per_microbatch, self._config.accumulate
         total = torch.zeros((), device=images.device, dtype=images.dtype)
         for index, part in enumerate(zip(images.split(size), labels.split(size), strict=True)):
@@ -155,7 +155,7 @@ class Loop:
             raise UsageError(f"model={self._config.model} {late}; make it in the factory")
 
     def _idle(self) -> UsageError:
-        """Make the error of a step that left a parameter out: frameworks differ then."""
+        """Make the error for trained parameters that a step gave no gradient."""
         idle = [name for name, p in self._trained.items() if p.grad is None]
         when = f" in step {self.steps + 1}" if self.steps else ""
         return UsageError(
@@ -174,7 +174,7 @@ class Loop:
         return output
 
     def _require_fit(self, images: torch.Tensor) -> None:
-        """Raise UsageError where a torchvision model fails on `images` without any backend too."""
+        """Raise UsageError if the model fails on `images` even without a backend."""
         try:
             self._network(images)
         except Exception as error:

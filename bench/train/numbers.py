@@ -1,4 +1,4 @@
-"""Numbers of a training: the formats of weights and activations, and the random ones."""
+"""Formats of the numbers in a training, and seeds of its random numbers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch
 
 
 def parameter_dtype(config: RunConfig) -> torch.dtype:
-    """Name the type of weights, and so of gradients."""
+    """Return the type of weights, and so of gradients."""
     return _PARAMETERS.get(config.precision, torch.float32)
 
 
 def memory_format(config: RunConfig) -> torch.memory_format:
-    """Name the layout of 4-dimensional weights and activations."""
+    """Return the memory layout of 4-dimensional weights and activations."""
     return _MEMORY_FORMATS[config.memory_format]
 
 
 def autocast(config: RunConfig) -> AbstractContextManager[object]:
-    """Make the context of forward passes: bfloat16 where safe, with bf16-mixed; else nothing."""
+    """Make the context of forward passes: bfloat16 autocast for bf16-mixed, else a no-op."""
     mixed = config.precision == "bf16-mixed"
     return torch.autocast(config.device, torch.bfloat16) if mixed else nullcontext()
 
@@ -45,7 +45,7 @@ def seed_beside_torch(seed: int) -> None:
 
 
 class RandomState:
-    """State of all global random numbers of this process when it was made."""
+    """State of this process's global random numbers (torch, numpy, Python) at construction."""
 
     def __init__(self) -> None:
         self._torch, self._numpy = torch.get_rng_state(), np.random.get_state()
@@ -64,7 +64,7 @@ class RandomState:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the processor's random numbers within the block; restore all behind it."""
+    """Seed torch's CPU, numpy's and Python's random numbers in the block; restore all after it."""
     before = RandomState()
     torch.default_generator.manual_seed(seed)
     seed_beside_torch(seed)

@@ -1,4 +1,4 @@
-"""Trainings to a target: new weights, epoch after epoch, each judged on samples held out."""
+"""Trainings to a target, each from new weights; every epoch is judged on held-out samples."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def training_seed(seed: int, training: int) -> int:
-    """Derive a training's seed from a run's `seed`; a study's runs share one only by chance."""
+    """Derive a training's seed, below 2**62, from a run's `seed` and the training's index."""
     return int(np.random.SeedSequence([seed, training]).generate_state(1, np.uint64)[0] >> 2)
 
 
 def train(rig: Rig, log: RunLog, pulse: Pulse) -> bool:
-    """Run all trainings, with one event an epoch; needs every rank's call.
+    """Run all trainings, with one event an epoch; all ranks must call it.
 
-    The clock runs while an epoch's steps do, and not while it is judged. True if all ranks had the
-    same parameters after every epoch.
+    The clock runs during an epoch's steps, and not while the epoch is judged. Return whether all
+    ranks had the same parameters after every epoch.
     """
     trainings = range(rig.config.trainings)
     equal = [equal for index in trainings for equal in _training(rig, index, log, pulse)]
@@ -38,9 +38,7 @@ def train(rig: Rig, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _training(rig: Rig, index: int, log: RunLog, pulse: Pulse) -> Iterator[bool]:
-    """Train from new weights to the target, or to the last epoch; yield after each epoch whether
-    all ranks had one model.
-    """
+    """Train to the target or last epoch; yield after each epoch whether all weights are equal."""
     name = f"training {index + 1} of {rig.config.trainings}"
     pulse.enter(name)
     seed = training_seed(rig.config.seed, index)
@@ -95,9 +93,9 @@ def _training(rig: Rig, index: int, log: RunLog, pulse: Pulse) -> Iterator[bool]
 def count_correct(
     rig: Rig, network: torch.nn.Module, counted: Callable[[], object], rank: int, ranks: int
 ) -> int:
-    """Count what `network` has right of the held-out samples that `rank` of `ranks` judges.
+    """Count correct answers of `network` on the held-out samples rank, rank + ranks and so on.
 
-    It leaves the network in the mode of evaluation. `counted` is called for each batch.
+    The network is left in evaluation mode. `counted` is called after each batch.
     """
     config, judged = rig.config, rig.workload.held_out
     assert judged is not None
