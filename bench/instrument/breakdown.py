@@ -1,4 +1,4 @@
-"""Where the time of a step goes: six marks a step, set by the same code for every backend."""
+"""Where the time of a step goes: marks set by the same code for every backend."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Breakdown(Observer):
         self._watch.mark()
 
     def take(self) -> dict[str, list[float]]:
-        """Return the seconds of each part of each step, and its start on this rank's clock."""
+        """Return each step's start (`begin`) and its parts' times by name, in seconds."""
         parts: dict[str, list[float]] = {name: [] for name in ("begin", *PARTS)}
         times, span = self._watch.times(), self._marks
         for marks in (times[at : at + span] for at in range(0, len(times), span)):
