@@ -323,7 +323,7 @@ class Fields(Options):
     def learning_rate(self, step: int, steps: int | None = None) -> float:
         """Return the learning rate at `step` (from 0) of `steps`, by default the run's steps.
 
-        It rises linearly (Goyal et al. 2017), and then stays or falls linearly to 0.
+        The rate rises linearly (Goyal et al. 2017), and then stays or falls linearly to 0.
         """
         rise, steps = self.lr_warmup_steps, steps or self.steps
         if step < rise:

@@ -17,8 +17,8 @@ class Breakdown(Observer):
     """A split of each step into parts that sum to it: input, forward, backward, exposed, optimiser.
 
     `exposed` is the exchange's time that overlaps nothing: from this rank's last gradient until
-    every gradient is the mean over ranks. It includes the wait for ranks whose last gradient comes
-    later. On a GPU all times are the device's own.
+    every gradient is the mean over ranks. `exposed` includes the wait for ranks whose last gradient
+    comes later. On a GPU all times are the device's own.
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch, micro_batches: int) -> None:

@@ -52,7 +52,7 @@ def own_gradients(
 ) -> Gradients:
     """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
 
-    It leaves no trace: in the pass the modules hold copies, whose parameters keep the user's hooks,
+    The pass leaves no trace: the modules hold copies then, whose parameters keep the user's hooks,
     and afterwards random numbers are set back. A parameter that the pass froze or left out has the
     gradient None. With `classes`, raises UsageError for wrong scores or labels.
     """

@@ -243,8 +243,8 @@ def _ranks(ranks: Sequence[int]) -> str:
 def user_files(config: RunConfig) -> dict[str, bytes]:
     """Read the source files of the user's code, by path ('package/module.py').
 
-    They are those of the user's backends and, if a factory makes the model or data set, of its
-    module and all modules that this process imported from outside the installed packages. Raises
+    The files are the user's backends and, if a factory makes the model or data set, its module and
+    all modules that this process imported from outside the installed packages. Raises
     UsageError if a factory's module has no file. Other files, such as weights, are not included.
     """
     # all files of the user's backends, used or not, so that all cells' runs have the same
