@@ -38,7 +38,7 @@ _CROP = f"random crop after {PADDING} pixels of padding"
 
 @dataclass(frozen=True, kw_only=True)
 class OnDisk:
-    """A data set in data_dir. Mean and deviation are of the training images, fractions of 255."""
+    """A data set in data_dir; `mean` and `std` are of its training images, with 255 as 1."""
 
     mean: Channels
     std: Channels
@@ -119,7 +119,7 @@ def _count(role: Role, default: int | None, description: str, least: int = 1) ->
 
 
 class Fields(Options):
-    """Every option of a run; which of them go together is in bench/config/rules.py."""
+    """Every option of a run; bench/config/rules.py says which of them go together."""
 
     switches_back: ClassVar[bool] = True
     groups: ClassVar[Mapping[str, str]] = {
@@ -287,7 +287,7 @@ class Fields(Options):
 
     @property
     def steps(self) -> int:
-        """Optimiser updates of the whole run, warm-up included."""
+        """Optimiser updates of warm-up and windows, without the trainings that `epochs` adds."""
         return self.warmup_steps + self.windows * (self.lead_in_steps + self.steps_per_window)
 
     @property
@@ -301,12 +301,12 @@ class Fields(Options):
 
     @property
     def ranks_part(self) -> bool:
-        """Whether every rank trains on its own, and so must end with other parameters."""
+        """Whether each rank trains on its own, and so must end with parameters of its own."""
         return self.exchange == "off" and self.world_size > 1
 
     @property
     def averages(self) -> bool:
-        """Whether every step takes the mean of all ranks' gradients, or each rank its own."""
+        """Whether `mode` is 'sync', in which each step takes the mean of all ranks' gradients."""
         return self.mode == "sync"
 
     @property
@@ -316,14 +316,14 @@ class Fields(Options):
 
     @property
     def peak_learning_rate(self) -> float:
-        """Linear scaling (Goyal et al. 2017), but not above `max_lr`; reached after warm-up."""
+        """Learning rate after its rise: linear scaling (Goyal et al. 2017), at most `max_lr`."""
         scaled = self.base_lr * self.samples_per_step / 256
         return scaled if self.max_lr is None else min(scaled, self.max_lr)
 
     def learning_rate(self, step: int, steps: int | None = None) -> float:
-        """Give the learning rate at `step` (0-based, with warm-up) of `steps`; default: the run's.
+        """Return the learning rate at `step` (from 0) of `steps`, by default the run's steps.
 
-        It rises linearly (Goyal et al. 2017), and then stays or falls linearly.
+        The rate rises linearly (Goyal et al. 2017), and then stays or falls linearly to 0.
         """
         rise, steps = self.lr_warmup_steps, steps or self.steps
         if step < rise:
@@ -333,13 +333,13 @@ class Fields(Options):
         return self.peak_learning_rate * (steps - step) / (steps - rise)
 
     def reaches(self, correct: int, samples: int) -> bool:
-        """Check whether a training with so many of the held-out samples right is done."""
+        """Check whether `correct` of `samples` held-out samples reach the run's target."""
         return self.target is not None and correct / samples >= self.target
 
 
 @cache
 def fields_with(role: Role) -> tuple[str, ...]:
-    """Name the fields that have all of `role`, in their order."""
+    """Return the names of the fields that have all flags of `role`, in order of definition."""
     return tuple(
         name
         for name, info in Fields.model_fields.items()

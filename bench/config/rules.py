@@ -16,7 +16,7 @@ _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50
 
 
 def steep_rate(c: Fields) -> str | None:
-    """Warn in one line if the learning rate will probably make the loss explode; None if not."""
+    """Return a warning if the learning rate will probably make the loss explode, else None."""
     rate = c.peak_learning_rate
     if rate <= _STEEP or c.lr_warmup_steps or c.emulate is not None:
         return None
@@ -26,7 +26,7 @@ def steep_rate(c: Fields) -> str | None:
 
 
 def require_text(name: str, value: str) -> None:
-    """Raise ValueError for text that no log, file name or terminal can hold."""
+    """Raise ValueError for empty text, control characters and bytes that are not UTF-8."""
     if not value:
         raise ValueError(f"{name}='' is empty; leave it out, or give a value")
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in value):
@@ -35,13 +35,13 @@ def require_text(name: str, value: str) -> None:
 
 
 def _changed(c: Fields, names: Iterable[str]) -> list[str]:
-    """Name those of the fields that are not at their default, as 'name=value'."""
+    """List the fields of `names` that are not at their default, as 'name=value'."""
     usual = Fields.model_fields
     return [f"{n}={getattr(c, n)}" for n in names if getattr(c, n) != usual[n].default]
 
 
 def check(c: Fields) -> None:
-    """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
+    """Raise ValueError, in one line, for the first broken rule; later rules rely on this order."""
     rules = (_world, _batch, _data, _device, _exchange, _knobs, _modes)
     if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
         raise ValueError(broken)
@@ -64,7 +64,7 @@ def _world(c: Fields) -> Iterator[str]:
 
 
 def undivided(global_batch: int, world_size: int) -> str:
-    """Refuse a batch of which some ranks would have more images, and name the nearest two."""
+    """Write the refusal of a batch that ranks cannot share equally, with batches to use."""
     below = global_batch // world_size * world_size
     use = f"{below} or {below + world_size}" if below else world_size
     return f"global_batch={global_batch} does not divide by world_size={world_size}; use {use}"
@@ -143,7 +143,7 @@ def _exchange(c: Fields) -> Iterator[str]:
 
 
 def _knobs(c: Fields) -> Iterator[str]:
-    """Refuse knobs that the framework lacks or `matched` fixes: they would have no effect."""
+    """Yield refusals of knobs that have no effect with `settings`, and of tuned without a knob."""
     knobs_set = _changed(c, fields_with(Role.KNOB))
     taken = CATALOGUE[c.backend].knobs
     combination = f"backend={c.backend} settings={c.settings}"
@@ -157,7 +157,7 @@ def _knobs(c: Fields) -> Iterator[str]:
 
 
 def _modes(c: Fields) -> Iterator[str]:
-    """Refuse what a mode has no use for: the run would measure something else, or not end."""
+    """Yield refusals of fields that do not go with `mode`, `epochs` or `emulate` as given."""
     refused = (
         (
             c.mode == "async",  # has neither all ranks' gradients nor one state of the optimiser

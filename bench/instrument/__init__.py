@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Watches nothing; override what is to be watched. What that costs is part of the step."""
+    """A watcher of steps that notes nothing; override its methods, whose time is part of a step."""
 
     def session_ready(self, session: Session) -> None:
         """Take the session that the loop has made; no step was taken yet."""
 
     def step_begin(self, step: int) -> None:
-        """Note a step's start, before it asks for its batch; `step` counts from 0 with warm-up."""
+        """Note a step's start, before its batch is asked for; `step` counts from 0 with warm-up."""
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         """Note that the batch is on the device, and no gradient of the step before is left."""
@@ -38,7 +38,7 @@ class Observer:
         """Note that the parameters are updated."""
 
     def take(self) -> dict[str, list[float]]:
-        """Return what was noted since the last call, one number a step; the log gets it by name."""
+        """Return lists by name, for the log, with a number for each step since the last call."""
         return {}
 
 
@@ -62,7 +62,7 @@ def _call_each(calls: Sequence[Callable[..., None]], *args: object) -> None:
 
 
 class Sleep(Observer):
-    """A known slowdown, so that a study can be seen to find it: sleeps in the timed step."""
+    """A known slowdown, to show that a study finds it: a sleep at the start of every step."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

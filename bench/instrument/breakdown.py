@@ -1,4 +1,4 @@
-"""Where the time of a step goes: six marks a step, set by the same code for every backend."""
+"""Where the time of a step goes: marks set by the same code for every backend."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Breakdown(Observer):
     """A split of each step into parts that sum to it: input, forward, backward, exposed, optimiser.
 
     `exposed` is the exchange's time that overlaps nothing: from this rank's last gradient until
-    every gradient is the mean over ranks. It includes the wait for ranks whose last gradient comes
-    later. On a GPU all times are the device's own.
+    every gradient is the mean over ranks. `exposed` includes the wait for ranks whose last gradient
+    comes later. On a GPU all times are the device's own.
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch, micro_batches: int) -> None:
@@ -48,7 +48,7 @@ class Breakdown(Observer):
         self._watch.mark()
 
     def take(self) -> dict[str, list[float]]:
-        """Return the seconds of each part of each step, and its start on this rank's clock."""
+        """Return each step's start (`begin`) and its parts' times by name, in seconds."""
         parts: dict[str, list[float]] = {name: [] for name in ("begin", *PARTS)}
         times, span = self._watch.times(), self._marks
         for marks in (times[at : at + span] for at in range(0, len(times), span)):

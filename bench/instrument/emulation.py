@@ -19,7 +19,7 @@ _ROUNDED, _EXACT = 2e-2, 1e-4
 
 
 def weight(rank: int, ranks: int) -> float:
-    """Compute the factor that marks a rank's gradients; no rank's factor equals the mean of all."""
+    """Return the factor that tells a rank's gradients from others': ((rank + 1) / ranks) ** 2."""
     return float((rank + 1) / ranks) ** 2
 
 
@@ -34,8 +34,8 @@ def size(index: int, step: int) -> int:
 
 
 class Emulation(Observer):
-    """Takes the model's place in a run: `model` sleeps in its passes, and observed from the loop it
-    checks that what was exchanged is the mean over ranks. Raises RuntimeError where it is not.
+    """A stand-in for a run's model, which sleeps in its passes, and a check of exchanged gradients.
+    Raises UsageError for a timeline of another model, RuntimeError for a wrong mean over ranks.
     """
 
     def __init__(self, network: torch.nn.Module, config: RunConfig, rank: int) -> None:
@@ -77,8 +77,8 @@ class Emulation(Observer):
         self._step = step
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Make scores that lead back to every parameter in the recorded order. They are of one
-        class, as the recorded time already holds that of the loss.
+        """Sleep, and return scores [images, 1] that lead back to every parameter in recorded order.
+        They are of one class, whose loss costs no time: the recorded time includes the loss.
         """
         began = time.perf_counter()
         link: Any = _Give.apply
@@ -125,7 +125,7 @@ class Emulation(Observer):
 
 
 class _Sleeper(torch.nn.Module):
-    """A model with the parameters and buffers of `network`, and another's forward pass."""
+    """A model with the parameters and buffers of `network`, whose forward pass is `forward`."""
 
     def __init__(
         self, network: torch.nn.Module, forward: Callable[[torch.Tensor], torch.Tensor]
@@ -138,8 +138,8 @@ class _Sleeper(torch.nn.Module):
 
 
 class _Give(torch.autograd.Function):
-    """A link of a chain whose backward pass yields the gradient of `leaf`; autograd then hands it
-    over, as any other, before it goes to the next link.
+    """A link of a chain, whose backward pass calls `give` for the gradient of `leaf`. Autograd then
+    hands this gradient over, as any other, before it goes to the next link.
     """
 
     @staticmethod

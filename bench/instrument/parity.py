@@ -1,7 +1,7 @@
-"""Parity: the gradients that a step exchanged, against the mean of those that each rank has alone.
+"""Parity: the gradients that a step exchanged, against the mean of those each rank computes alone.
 
-A rank's own gradients are those of parameters that stand in for the network's, so no hook of a
-framework sees them; they meet as gathered objects, not by the exchange that is checked.
+A rank's own gradients are those of stand-ins for the network's parameters, so no framework's hook
+sees them. The ranks gather these gradients as objects, not by the exchange that is checked.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def own_gradients(
 ) -> Gradients:
     """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
 
-    It leaves no trace: the modules hold copies meanwhile of all that they hold, parameters with
-    the user's hooks among them, and random numbers are set back. A parameter that the pass froze
-    has no gradient. With `classes` raises UsageError for an output that is no scores.
+    The pass leaves no trace: the modules hold copies then, whose parameters keep the user's hooks,
+    and afterwards random numbers are set back. A parameter that the pass froze or left out has the
+    gradient None. With `classes`, raises UsageError for wrong scores or labels.
     """
     copies: dict[int, Any] = {id(module): module for module in network.modules()}
     pairs, trained = list[tuple[torch.Tensor, torch.Tensor]](), list[torch.Tensor]()
@@ -91,7 +91,7 @@ def own_gradients(
 
 
 def _copied(value: Any, copies: dict[int, Any]) -> Any:
-    """Copy a value that a module holds; a shallow copy, or the value, where a part forbids it."""
+    """Copy a module's value deeply; if that fails, return a shallow copy, or the value itself."""
     with suppress(Exception):  # a lock, say, or a tensor that was computed
         return copy.deepcopy(value, copies)
     with suppress(Exception):
@@ -100,7 +100,7 @@ def _copied(value: Any, copies: dict[int, Any]) -> Any:
 
 
 def _recomputes(loss: torch.Tensor) -> bool:
-    """Find a node of torch's reentrant checkpoint among those that made `loss`."""
+    """Check whether torch's reentrant checkpoint is among the operations that made `loss`."""
     nodes, seen = [loss.grad_fn], set()
     while nodes:
         node = nodes.pop()
@@ -113,8 +113,8 @@ def _recomputes(loss: torch.Tensor) -> bool:
 
 
 def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Add gradients by value to the stand-in, first of each pair; the parameter, its second, has
-    one of its own where code of the model holds it elsewhere.
+    """Add the gradients of a stand-in and of its parameter, each of `pairs`, to the stand-in. The
+    parameter has a gradient if the model's code also holds it outside the copies.
     """
     trained = [(pair[0], p) for pair in pairs for p in pair if p.requires_grad]
     gradients = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
@@ -124,7 +124,7 @@ def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]])
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:
-    """Average the shards' gradients, summed in their order; bfloat16 in float32, rounded once."""
+    """Average gradients over shards in order, None as 0; bfloat16 is summed in float32."""
     means: Gradients = []
     for gradients in zip(*shards, strict=True):
         used = [g for g in gradients if g is not None]  # some shards may not have the parameter
@@ -136,7 +136,7 @@ def mean(shards: Sequence[Gradients]) -> Gradients:
 def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> list[float]:
     """Return max|gradient - expected| / max(max|expected|, floor) of each tensor; 0 where equal.
 
-    A value is infinite for a lone NaN, a denominator of 0, and None beside anything but zeros.
+    A ratio is infinite for a NaN in only one tensor, for x / 0, and for None beside a nonzero one.
     """
     ratios = []
     for gradient, mean_of_ranks in zip(gradients, expected, strict=True):
@@ -160,15 +160,15 @@ def largest(gradients: Gradients) -> float:
 
 
 def tolerances(config: RunConfig) -> tuple[float, float]:
-    """Return the relative differences that another order of summation explains, and any rounding;
-    beyond the second nothing is proven.
+    """Return two relative differences: what another order of summation explains, and the most that
+    rounding explains, beyond which nothing is proven.
     """
     return _TOLERANCES[config.precision]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepParity:
-    """Parity of one checked step. The differences are those of `tensor`, the worst one."""
+    """Parity of one checked step; differences and noise are those of `tensor`, the worst tensor."""
 
     step: int = 0
     elements: int = 0  # compared on every rank
@@ -182,7 +182,7 @@ class StepParity:
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether all tensors agree: None where none differs, but some are not proven."""
+        """Whether all tensors agree; None if no tensor differs, but some are not proven."""
         return False if self.differing else None if self.not_proven else True
 
 
@@ -220,7 +220,7 @@ def judge(
 
 
 def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Say which tensors of the steps of a log's `parity` could not be compared."""
+    """Write a warning about the tensors that `steps`, a log's `parity`, call not proven."""
     names = list(dict.fromkeys(name for step in steps for name in step["not_proven"]))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return (
@@ -230,8 +230,8 @@ def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Parity(Observer):
-    """Checks the named steps, at the price of three forward and backward passes more on each rank:
-    what the later ones give otherwise is the rank's own noise.
+    """A check of `steps`, each of which costs every rank three more forward and backward passes.
+    The differences of the later two from the first are the rank's own noise.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Parity(Observer):
 
     @property
     def holds(self) -> bool | None:
-        """Tell whether every step that was to be checked was, and agrees; None: not proven."""
+        """Whether all `steps` were checked and agree; None if unproven steps are the only fault."""
         if len(self.results) != len(self._steps) or any(s.holds is False for s in self.results):
             return False
         return None if any(s.holds is None for s in self.results) else True
@@ -309,7 +309,7 @@ class Parity(Observer):
         return [None if gradient is None else _elements(gradient, at) for gradient, at in pairs]
 
     def _over_ranks(self, values: list[float]) -> list[float]:
-        """Gather [tensors] of every rank; return the largest of each."""
+        """Return the largest value of each tensor over all ranks, shape [tensors]."""
         return [max(by_rank) for by_rank in zip(*self._backend.gather(values), strict=True)]
 
 

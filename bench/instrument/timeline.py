@@ -30,7 +30,7 @@ class Gradient(BaseModel):
 
 
 class Timeline(BaseModel):
-    """One step of one process without a framework: seconds are medians over `steps` steps."""
+    """One step of one process without a framework; recorded seconds are medians over `steps`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -67,7 +67,7 @@ class Timeline(BaseModel):
 
 
 def read(path: Path) -> tuple[Timeline, str]:
-    """Read a timeline, and the SHA-256 of its file. Raises UsageError."""
+    """Read a timeline; return it and the SHA-256 of its file. Raises UsageError."""
     setting = f"emulate={str(path)!r}"
     cure = "record one with python -m bench timeline"
     try:
@@ -80,7 +80,7 @@ def read(path: Path) -> tuple[Timeline, str]:
 
 
 def read_for(config: RunConfig) -> tuple[Timeline, str]:
-    """Read the timeline that a run follows. Raises UsageError where it is of another training."""
+    """Read the timeline of a run, as `read` does. Raises UsageError if it does not fit the run."""
     assert config.emulate is not None
     timeline, digest = read(config.emulate)
     for name in _SAME:

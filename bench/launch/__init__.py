@@ -1,1 +1,1 @@
-"""Who this process is, where ranks meet, what the machine gives them; needs no torch."""
+"""Who this process is, where ranks meet, what the machine gives; only `rendezvous` needs torch."""

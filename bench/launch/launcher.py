@@ -1,4 +1,4 @@
-"""How srun, ibrun and mpirun start ranks; standard library only, as set-up uses it first."""
+"""How srun, ibrun and mpirun start ranks; set-up imports it before there are packages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def command(
     ranks_per_node: int = 1,
     cpus_per_rank: int | None = None,
 ) -> list[str]:
-    """Build the words that start a program in `ranks` ranks; `program` is the launcher's path.
+    """Build the launcher's part of a command for `ranks` ranks; `program` is the launcher's path.
 
-    srun takes as many of `hosts` as the ranks fill.
+    Only srun is told of `cpus_per_rank`, `ranks_per_node` and as many `hosts` as the ranks fill.
     """
     start = str(program or launcher)
     match launcher:
@@ -43,5 +43,5 @@ def command(
 
 
 def root_variables(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Name variables Open MPI wants before it starts ranks as root, as in many containers."""
+    """Return the variables that let Open MPI start ranks as root; {} for any other user."""
     return {name: env.get(name, "1") for name in _AS_ROOT} if os.geteuid() == 0 else {}

@@ -38,7 +38,7 @@ _outcome = "left alone: not asked for"
 
 
 def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
-    """Raise UsageError for what would fail later: no torch, no interface."""
+    """Raise UsageError for missing torch or wrong Gloo interfaces."""
     if importlib.util.find_spec("torch") is None:
         cure = "run make setup, then . .venv/bin/activate"
         if checkout() is None:
@@ -49,8 +49,8 @@ def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
 
 
 def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
-    """Raise UsageError where Gloo is told of an interface that this host lacks, for it would abort,
-    or where two frameworks would be compared over two wires.
+    """Raise UsageError if a framework's Gloo is told of an interface that this host lacks, on which
+    it would abort, or if two frameworks' Gloo are told of different interfaces.
     """
     interfaces = {name: env[name] for name in interface_variables() if env.get(name)}
     for name, value in interfaces.items():
@@ -80,7 +80,7 @@ def keep_freed(env: Mapping[str, str]) -> None:
 
 
 def kept() -> str:
-    """Tell the log what `keep_freed` did: 'trim_threshold=... mmap_threshold=...', or why not."""
+    """Return the thresholds that `keep_freed` set, as 'name=bytes', or why it set none."""
     return _outcome
 
 
@@ -94,17 +94,17 @@ class Ticks(NamedTuple):
 
 
 def core_ticks() -> Ticks | None:
-    """Read the ticks of the cores this process may use; None where the kernel does not tell."""
+    """Sum the ticks of the cores that this process may use; None if /proc/stat lacks a core."""
     return _read_ticks({f"cpu{core}" for core in os.sched_getaffinity(0)})
 
 
 def node_ticks() -> Ticks | None:
-    """Read the ticks of all cores together; None where the kernel does not tell."""
+    """Sum the ticks of all cores; None if /proc/stat lacks them."""
     return _read_ticks({"cpu"})
 
 
 def _read_ticks(names: Collection[str]) -> Ticks | None:
-    """Sum the lines `names`, such as 'cpu' for the node and 'cpu3' for a core."""
+    """Sum lines of /proc/stat, such as 'cpu' (all cores) and 'cpu3'; None if any is missing."""
     with suppress(OSError):
         rows = [line.split() for line in _STAT.read_text().splitlines()]
         rows = [row for row in rows if row[0] in names]
@@ -118,14 +118,14 @@ def _read_ticks(names: Collection[str]) -> Ticks | None:
 
 
 def busy_share(before: Ticks | None, after: Ticks | None) -> float | None:
-    """Compute the cores' busy share between two readings; None where too short to be told."""
+    """Return the cores' busy share, 0 to 1; None if a reading is None or no tick lies between."""
     if before is None or after is None or sum(after) <= sum(before):
         return None
     return min(1.0, max(0.0, 1 - (after.idle - before.idle) / (sum(after) - sum(before))))
 
 
 def family_ticks(process: int) -> int:
-    """Count the clock ticks that a process, its children and theirs have spent so far."""
+    """Count the clock ticks that a process and all its descendants have spent so far."""
     spent, family = 0, [str(process)]
     for pid in family:
         with suppress(OSError):  # it has just ended
@@ -137,7 +137,7 @@ def family_ticks(process: int) -> int:
 
 
 def gpu_of_one_process(env: Mapping[str, str]) -> bool:
-    """Check whether a GPU here takes one process at a time, as far as nvidia-smi says."""
+    """Check whether a GPU here takes only one process at a time; False without nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader"]
     how = {"capture_output": True, "text": True, "timeout": _SMI_LIMIT_S, "check": True}
     try:
@@ -150,11 +150,11 @@ def gpu_of_one_process(env: Mapping[str, str]) -> bool:
 
 
 def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """Count the bytes that this process's open TCP connections sent and received, by interface: in
-    all, or since an earlier call gave `before`.
+    """Count the bytes that this process's open TCP connections sent and received, by interface.
 
-    Between two addresses of one host that is the loopback, whichever they are. Shared memory and
-    RDMA count nothing here. An address that no interface has stands for itself.
+    `before`, the result of an earlier call, is subtracted. Connections within this host count as
+    loopback. Shared memory and RDMA do not count. An address without an interface is counted under
+    the address.
     """
     interfaces = interfaces_by_address()
     moved: Counter[str] = Counter()
@@ -183,7 +183,7 @@ def interfaces_by_address() -> dict[str, str]:
 
 
 def host_name_interface() -> str:
-    """Name the interface of the address this host's name resolves to; '' where none here has it."""
+    """Name the interface whose address this host's name resolves to; '' if no interface has it."""
     interfaces = interfaces_by_address()
     with suppress(OSError):
         for *_, address in socket.getaddrinfo(socket.gethostname(), None):
@@ -194,5 +194,5 @@ def host_name_interface() -> str:
 
 
 def _plain(address: str) -> str:
-    """Return an address without a mapping to IPv6 or a scope."""
+    """Return an address without the prefix '::ffff:' (IPv4 in IPv6) and without a scope."""
     return address.removeprefix("::ffff:").partition("%")[0]

@@ -1,6 +1,4 @@
-"""Provenance: where a number was made, by which code, versions and settings, and in which of them
-ranks differ.
-"""
+"""Provenance of a number: machine, code, versions and settings, and how ranks differ in them."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ _OPTIONS = "start every rank with the same options"
 
 
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
-    """Describe what may differ between ranks; cores as the kernel numbers them."""
+    """Describe what may differ between ranks; `affinity` lists the kernel's numbers of cores."""
     return {
         **launch._asdict(),
         "hostname": socket.gethostname(),
@@ -101,7 +99,7 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
 
 
 def describe_run(env: Mapping[str, str], alike: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the run, by rank 0's facts where ranks may differ; `alike` is what all share."""
+    """Describe the run as rank 0 sees it, with the facts that all ranks share (`alike`)."""
     return {
         "started": datetime.now(UTC).isoformat(),
         "git": {"commit": commit(_CODE)},
@@ -113,9 +111,9 @@ def describe_run(env: Mapping[str, str], alike: Mapping[str, Any]) -> dict[str, 
 
 
 def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Name what all ranks must share: code, packages, memory, variables that tell no place.
+    """Return what all ranks must share: code, versions, malloc settings, recorded variables.
 
-    `versions` are the backend's.
+    `versions` are the backend's. Variables of a rank's placement are left out.
     """
     return {
         "code_sha256": code_sha256(_CODE),
@@ -137,7 +135,7 @@ def placement(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def changed(reference: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str | None]:
-    """Find the variables of `env` that differ from `reference`; None for one that `env` lacks."""
+    """Return the variables in which `env` differs from `reference`; None for what `env` lacks."""
     return {k: env.get(k) for k in sorted({*reference, *env}) if env.get(k) != reference.get(k)}
 
 
@@ -151,7 +149,7 @@ def installed() -> dict[str, str]:
 
 
 def code_sha256(folder: Path) -> str:
-    """Compute the SHA-256 of the Python files below `folder` but those that no run loads."""
+    """Compute one SHA-256 of the Python files below `folder`, except those in _NOT_MEASURING."""
     sha = hashlib.sha256()
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
     for name in sorted(names):
@@ -162,7 +160,7 @@ def code_sha256(folder: Path) -> str:
 
 
 def commit(folder: Path) -> str | None:
-    """Name the commit of a checkout, '-dirty' if files of it are changed; None without git."""
+    """Name a checkout's commit, with '-dirty' if tracked files are changed; None if git fails."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}
     try:
@@ -172,13 +170,13 @@ def commit(folder: Path) -> str | None:
 
 
 def cpu_model() -> str:
-    """Read the processor's name for itself, or the architecture where the kernel tells none."""
+    """Return the processor's model name, or the architecture if the kernel gives no name."""
     match = re.search(r"^model name.*?:(.*)", _text(Path("/proc/cpuinfo")), re.MULTILINE)
     return match[1].strip() if match else platform.machine()
 
 
 def _text(path: Path) -> str:
-    """Read a file of the kernel's; '' where it does not tell."""
+    """Read a file of /proc, stripped; '' if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -186,8 +184,8 @@ def _text(path: Path) -> str:
 
 
 def counters() -> dict[str, int | None]:
-    """Count clock ticks since boot, over all cores: stolen by a hypervisor, spent by any process,
-    idle; and spent by this process and its children.
+    """Return clock ticks by name: stolen, busy and idle since boot, over all cores (None if
+    unknown), and those that this process and its descendants have spent so far.
     """
     ticks = machine.node_ticks()
     return {
@@ -243,11 +241,11 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def user_files(config: RunConfig) -> dict[str, bytes]:
-    """Read the source of the user's factories' modules, of all modules that this process imported
-    from outside the installed packages, and of the user's backends, by path ('package/module.py').
+    """Read the source files of the user's code, by path ('package/module.py').
 
-    Raises UsageError where a factory's file cannot be read. Other files that such code reads, such
-    as weights, are not included.
+    The files are the user's backends and, if a factory makes the model or data set, its module and
+    all modules that this process imported from outside the installed packages. Raises
+    UsageError if a factory's module has no file. Other files, such as weights, are not included.
     """
     # all files of the user's backends, used or not, so that all cells' runs have the same
     files = {}
@@ -284,13 +282,13 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def folder_of(sha256: Mapping[str, str]) -> str:
-    """Name the folder of files with these digests by path, relative to the logs' folder."""
+    """Name the folder, relative to the logs', that keeps files with these digests by path."""
     text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(sha256.items()))
     return f"user_code/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def keep_files(files: Mapping[str, bytes], log: Path | None) -> None:
-    """Copy `files` to beside the log, laid out for PYTHONPATH. Raises UsageError if that fails."""
+    """Write `files` below the log's folder, laid out for PYTHONPATH. Raises UsageError, OSError."""
     if log is None:
         return
     place = log.parent / folder_of(digests(files))

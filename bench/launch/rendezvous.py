@@ -1,9 +1,9 @@
-"""How ranks without MPI meet: a TCP store, announced through a file that all of them see.
+"""How ranks without MPI meet: in torchrun's store, or in one that a shared file names.
 
 The kernel picks the port: one chosen in advance would collide sooner or later. Rank 0 says where
-it listens, because a job's first host is not always rank 0's. The file's name holds the launch's
-key, and its nonce must be in the store too, so a file of an earlier launch is never followed.
-Through the store the ranks first compare their configurations.
+it listens, because a job's first host is not always rank 0's. The file is named by the launch's key
+and shares a nonce with the store, so a file of an earlier launch is never followed. Through the
+store the ranks first compare their configurations.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """Open a store of all ranks. Raises WrongWorld if they are late, UsageError if they differ."""
+    """Open a store for all ranks. Raises UsageError for late ranks or unequal configurations."""
     store = _meet(config, launch)
     if problem := _compare(store, config, launch):
         raise UsageError(problem)
@@ -44,7 +44,7 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """Tell how ranks' configurations differ, or ''; rank 0 compares and tells the others."""
+    """Return how the ranks' configurations differ, or ''; rank 0 compares them for all ranks."""
     # torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered
     start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
@@ -73,7 +73,7 @@ def _patience_s(config: RunConfig) -> float:
 
 
 def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
-    """Repeat a call until its first answer, and return it; None where none comes in time."""
+    """Call `ask` until it answers, and return the answer; None if no answer comes in time."""
     deadline = time.monotonic() + timeout_s
     while (answer := ask()) is None and time.monotonic() <= deadline:
         time.sleep(_POLL_S)
@@ -81,7 +81,7 @@ def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
 
 
 def _agents_store(timeout_s: float) -> dist.Store:
-    """Open the store of torchrun's agent. Raises WrongWorld if there is none."""
+    """Open the store of torchrun's agent. Raises WrongWorld if the store does not answer."""
     address, port = (os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT"))
 
     def listens() -> bool | None:
@@ -141,7 +141,7 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
 
 
 def _try(path: Path) -> dist.TCPStore | None:
-    """Open the announced store, or return None where the file is absent or stale."""
+    """Open the announced store; return None if the file is absent or stale, or no store answers."""
     # torch raises kinds of RuntimeError: refused, timed out
     with suppress(OSError, ValueError, KeyError, RuntimeError):
         entry = json.loads(path.read_text())

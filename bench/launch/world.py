@@ -1,6 +1,6 @@
 """Rank, size and place on the node, read from the launcher's environment by one table.
 
-Also what every rank gets alike, whatever its launcher, before torch or MPI loads.
+This module also chooses the variables that every rank gets before torch or MPI loads.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bench.config import RunConfig, UsageError
 
 
 class WrongWorld(UsageError):
-    """The ranks that started, or met, are not the world that was asked for."""
+    """A mismatch: the ranks that started, or met, are not the world that was asked for."""
 
 
 class Launch(NamedTuple):
-    """A rank's place in its world. `key` tells this launch from every other on shared storage."""
+    """A rank's place in its world. `key` tells launches apart as far as the launcher does."""
 
     source: str
     rank: int
@@ -130,7 +130,7 @@ def _integer(env: Mapping[str, str], name: str) -> int:
 
 
 def meeting_folder(launch: Launch, log_path: Path | None) -> Path:
-    """Choose the folder where the ranks meet. Raises UsageError if none that all see is known."""
+    """Choose the folder where ranks meet. Raises UsageError for several nodes without a log."""
     if launch.local_size == launch.size:
         return Path(tempfile.gettempdir())
     if log_path is not None:
@@ -140,7 +140,7 @@ def meeting_folder(launch: Launch, log_path: Path | None) -> Path:
 
 
 def expand_tasks_per_node(text: str) -> list[int]:
-    """Expand Slurm's run lengths to a size per node: '3,1(x2)' -> [3, 1, 1]; else UsageError."""
+    """Expand Slurm's tasks per node: '3,1(x2)' -> [3, 1, 1]. Raises UsageError for another form."""
     sizes: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", part)
@@ -174,7 +174,7 @@ def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> No
 
 
 def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
-    """Raise WrongWorld unless MPI sees the launcher's world, not N silent worlds of one rank."""
+    """Raise WrongWorld unless MPI sees the launch's size; it may see N worlds of one rank."""
     if mpi_size != launch.size:
         raise WrongWorld(
             f"{launch.source} started {launch.size} ranks, but MPI ({library}) sees a world of "
@@ -184,7 +184,7 @@ def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
 
 
 def require_unmodified(env: Mapping[str, str]) -> None:
-    """Raise UsageError where a variable changes one framework behind the config's back."""
+    """Raise UsageError if a variable would change one framework without a trace in the config."""
     for name in sorted(env):
         for row in CATALOGUE.values():
             if name.startswith(row.env_prefixes) and not name.startswith(row.env_harmless):
@@ -196,12 +196,12 @@ def require_unmodified(env: Mapping[str, str]) -> None:
 def environment(
     config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Choose this rank's variables, the same for every backend; `cores` is its affinity's size.
+    """Choose variables for a rank that may use `cores` cores, the same for every backend.
 
-    Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun
-    leaves all cores). Yielding: where ranks fill the cores, Open MPI's busy polling takes the core
-    from the computation, so that even an idle framework costs 60-90 %; a value the user has set
-    stays, and either way the run log records it.
+    Threads are set, as launchers change the default (torchrun exports 1, mpirun makes MKL choose
+    1, srun leaves all cores). Open MPI is told to yield where ranks fill the cores, as its busy
+    polling slows the computation. All frameworks' Gloo get one interface: the user's, or loopback
+    on a single node. What the user set stays, except threads; the run log records the result.
     """
     threads = str(config.threads)
     changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
@@ -216,7 +216,7 @@ def environment(
 
 
 def advice(config: RunConfig, launch: Launch, cores: int) -> str | None:
-    """Advise if a rank has fewer cores than its threads and the exchange need; else return None."""
+    """Return a warning if cores are too few for the ranks' threads and the exchange, else None."""
     if launch.size > 1 and cores <= config.threads and cores < (os.cpu_count() or 1):
         return (
             f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and "

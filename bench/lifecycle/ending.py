@@ -1,8 +1,8 @@
-"""How a rank is watched and how it ends: it records why, and exits with a code but 0.
+"""How a rank is watched and how it ends early: it records why, and exits with a code above 0.
 
-Exit code 0 is left to `main`, after an `end` that says ok. A rank that ends here ends at once, and
-kills its loading processes: other ranks may be waiting for it, and the exit handlers of a broken
-world may wait for them.
+Exit code 0 is left to `main`, after an `end` that says ok. A rank that ends here kills its loading
+processes and skips all exit handlers. Other ranks may be waiting for this rank, and the exit
+handlers of a broken world may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
 class Pulse:
     """Progress of a rank: phase, batches and steps, for the screen and for the watchdog.
 
-    The main thread writes it, and the watchdog reads it, with the loop's own counters. With
-    `shown`, set on one rank, it prints phases, windows and epochs to standard error.
+    The main thread updates the pulse and the watchdog reads it. With `shown`, set on one rank, the
+    pulse prints phases, windows and epochs to standard error.
     """
 
     def __init__(self, *, shown: bool) -> None:
@@ -55,7 +55,7 @@ class Pulse:
         self._say(phase)
 
     def leave(self) -> None:
-        """Drop the counters, which hold the model: the log is written."""
+        """Enter the last phase, "closing"; drop the counters, which hold the model."""
         self._phase, self._counts = "closing", None
 
     def tick(self) -> None:
@@ -63,21 +63,21 @@ class Pulse:
         self._ticks += 1
 
     def window(self, done: int, total: int, images_per_s: float) -> None:
-        """Note a timed window; called between windows."""
+        """Note and show the speed of window `done` of `total`; call this between windows."""
         self.rates.append(images_per_s)
         self._say(f"window {done}/{total}: {quantity(images_per_s)} images/s")
 
     def epoch(self, training: int, epoch: int, accuracy: float) -> None:
-        """Note an epoch of a training, both counted from 0."""
+        """Show an epoch's accuracy, a share; `training` and `epoch` count from 0."""
         self._say(f"training {training + 1}, epoch {epoch + 1}: {100 * accuracy:.2f} % right")
 
     def beat(self) -> tuple[object, ...]:
-        """Read the progress so far; where two readings are equal, nothing was finished between."""
+        """Return the progress so far; if two readings are equal, nothing was finished meanwhile."""
         # loading torch from a busy file system may take minutes, module by module
         return self._phase, self._ticks + len(sys.modules), self._counts and self._counts()
 
     def doing(self) -> str:
-        """Say what is not finished."""
+        """Return in words which phase, step or batch is not finished."""
         if self._counts is None:
             return self._phase
         batches, steps = self._counts()
@@ -86,9 +86,9 @@ class Pulse:
 
 
 class Ending:
-    """One rank's ways to end. The first thread to call one takes it; the others wait.
+    """One rank's ways to end early. The first thread to call a method ends the process.
 
-    `launcher` is the process that started this one; None for a run by hand, which outlives it.
+    `launcher` is the parent's process id; None for a run by hand, which may outlive its parent.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Ending:
         self._leave(code, lambda: self._record(error))
 
     def signalled(self, number: int) -> NoReturn:
-        """Record the signal that arrived, and leave."""
+        """Record the signal that arrived, or the lost rank or launcher behind it, and leave."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
@@ -236,7 +236,7 @@ class Ending:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now, with its loading processes."""
+    """End this process and its loading processes at once, with exit status `code`."""
     try:
         stop_loading()
     finally:
@@ -275,10 +275,10 @@ def on_interrupt(end: Callable[[int], object]) -> None:
 
 
 def watch_over(pulse: Pulse, ending: Ending, limit_s: float) -> None:
-    """Start a thread that ends the process where `pulse` stands still, or the launcher is gone.
+    """Start a thread that ends the process if `pulse` is still for `limit_s`, or the launcher ends.
 
-    Once a second it reads three numbers and the parent's process id. Time in which the whole
-    process is stopped (Ctrl-Z) does not count.
+    The thread reads the pulse and the parent's process id once a second, or more often for a
+    short limit. Time in which the whole process is stopped (Ctrl-Z) does not count.
     """
 
     def watch() -> NoReturn:

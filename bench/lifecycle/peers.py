@@ -1,4 +1,4 @@
-"""Processes around a rank, from the kernel: loading processes, ranks of this host."""
+"""Processes around a rank: its loading processes, its parent, the other ranks of this host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def state(pid: int) -> str:
-    """Read the state of a process of this host as a letter: ENDED, STOPPED or another one."""
+    """Return a local process's state: ENDED (or no process), STOPPED or a letter of proc(5)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -29,7 +29,9 @@ def state(pid: int) -> str:
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """List (rank, reason) of ranks here that ended unrecorded; `as_lowest`: [] if a lower runs."""
+    """List (rank, reason) of this host's ranks that ended without a record. The list is empty after
+    the run's `end`, or if `as_lowest` and a lower rank of this host still runs.
+    """
     host = socket.gethostname()
     ranks = next(iter(_events(log, "start")), {}).get("host", {}).get("ranks", [])
     local = [r for r in ranks if r["hostname"] == host and r["rank"] != rank]
@@ -62,10 +64,9 @@ def signal_others(pids: Iterable[int], number: int) -> None:
 
 
 def end_with(parent: int, *_: object) -> None:
-    """Let the kernel end this process when its parent ends, which may have happened already.
+    """Have the kernel kill this process when its parent ends; exit if the parent has ended.
 
-    torch's own watch takes whoever adopts an orphan for the parent, and sleeps in a stopped
-    process.
+    torch's own watch takes an orphan's new parent for the old one, and halts in a stopped process.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -73,11 +74,11 @@ def end_with(parent: int, *_: object) -> None:
 
 
 def loading_processes() -> list[Any]:
-    """List processes that load data for this one; multiprocessing's own list drops ended ones."""
+    """List this process's loading processes, also ended ones, which active_children would drop."""
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
 
 
 def stop_loading() -> None:
-    """End this rank's loading processes; needs no lock, as any thread may be the last."""
+    """Kill this rank's loading processes; any thread may call this, without a lock."""
     for child in loading_processes():
         child.kill()

@@ -1,14 +1,14 @@
 """Turns: of several worlds on the same nodes one works at a time, while the others are stopped.
 
-Separate launches of two worlds stand half a minute apart, and a shared machine changes more than
-that between them. Worlds that live at the same time are measured window by window, a second apart
-(after duet benchmarking: Bulej et al. 2020, and interleaved trials: Abedi & Brecht 2017).
+Separate launches of two worlds stand half a minute apart, in which a shared machine's speed may
+change. Worlds that live at the same time are measured window by window, a second apart (after duet
+benchmarking: Bulej et al. 2020, and interleaved trials: Abedi & Brecht 2017).
 
 A rank without the turn stops itself by SIGSTOP, with all of its threads and loading processes: a
 blocking read would leave Horovod's engine and MPI's progress threads at work. On each node the last
-local rank of the world whose turn ends continues the ranks of the next one. Nothing crosses nodes
-but each world's own barriers. All that worlds share on a node is a table of numbers in its memory.
-The driver that started them wakes the others where a world is killed whole.
+local rank of the world whose turn ends continues the ranks of the next world. Nothing crosses nodes
+but each world's own barriers. Worlds share nothing on a node but a table of numbers in its memory.
+If all ranks of a world are killed, the driver that started the worlds wakes the others.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ Counters = Callable[[], Mapping[str, int | None]]
 
 @dataclass(frozen=True)
 class Place:
-    """A world's place among those that were started together: `launch` names them all.
+    """A world's place among the worlds that were started together, whose common id is `launch`.
 
-    `turn`: this world's index; `sizes`: processes of each world, which fill the first nodes.
+    `turn` is this world's index; `sizes` counts each world's processes, which fill the first nodes.
     """
 
     launch: str
@@ -81,7 +81,7 @@ def place_of(env: Mapping[str, str]) -> Place | None:
 def table_path(launch: str) -> Path:
     """Name the file in this node's memory that the worlds of a launch share.
 
-    With the node's name: several that are emulated on one machine share its memory.
+    The file's name holds the host's, as nodes emulated on one machine share the machine's memory.
     """
     return SHARED_MEMORY / f"bench-turns-{os.geteuid()}-{launch}-{socket.gethostname()}"
 
@@ -97,8 +97,8 @@ class Process(NamedTuple):
 class TurnTable:
     """The table as one process sees it; each number has one writer at a time.
 
-    Its file has a name only until all have met, so that nothing of it outlives them. Raises
-    UsageError where this node lets worlds share nothing.
+    Its file loses its name once all worlds have met, so the table does not outlive their processes.
+    Raises UsageError if the file cannot be written.
     """
 
     # slots; then (expected, done) of each world, then the rows
@@ -122,7 +122,7 @@ class TurnTable:
             raise UsageError(f"{wrong}, which runs that take turns share; {_WAY_OUT}") from None
 
     def forget_name(self) -> None:
-        """Leave nothing of the table but for those who have it."""
+        """Remove the file's name; processes that have opened the table keep it."""
         with suppress(OSError):
             self._path.unlink()
 
@@ -133,21 +133,21 @@ class TurnTable:
 
     @property
     def holder(self) -> int:
-        """The world that has the turn; EVERYBODY once all are done."""
+        """The world that has the turn; EVERYBODY once all worlds are done."""
         return self._numbers[self._holder]
 
     @property
     def broken_by(self) -> int | None:
-        """The world that ended before its time, if one did."""
+        """The first world that ended before its time; None if no world did."""
         return self._numbers[self._broken] - 1 if self._numbers[self._broken] else None
 
     def give(self, world: int) -> None:
-        """Begin the next turn."""
+        """Begin the next turn, which is that of `world`."""
         self._numbers[self._holder] = world  # first: the serial says that there is a new holder
         self._numbers[self._serial] += 1
 
     def break_off(self, world: int) -> None:
-        """Note the first world that ends before its time, and wake all: nobody may stay stopped."""
+        """Note the first world that ends early; wake all processes, so that none stays stopped."""
         self._numbers[self._broken] = self._numbers[self._broken] or world + 1
         self.forget_name()
         for _ in range(_WAKES):
@@ -156,7 +156,7 @@ class TurnTable:
             time.sleep(_WAKES_APART_S)
 
     def register(self, world: int, local_rank: int, local_size: int) -> int:
-        """Enter this process; its row."""
+        """Enter this process into the table, and return the index of its row."""
         row = self._rows + 2 * (world * MOST_LOCAL + local_rank)
         self._numbers[row] = os.getpid()
         self._numbers[self._worlds + 2 * world] = local_size
@@ -167,7 +167,7 @@ class TurnTable:
         self._numbers[self._worlds + 2 * world + 1] = 1
 
     def next_after(self, world: int, present: Sequence[int]) -> int:
-        """Choose this node's next world that is not done, or EVERYBODY where all are done."""
+        """Return the next world of `present` that is not done, or EVERYBODY if all are done."""
         after = sorted(present, key=lambda other: (other <= world, other))
         is_done = {other: self._numbers[self._worlds + 2 * other + 1] for other in present}
         return next((other for other in after if not is_done[other]), EVERYBODY)
@@ -196,25 +196,25 @@ class TurnTable:
 
 
 class TurnsBroken(Exception):
-    """A world that takes turns with this one has ended before its time."""
+    """Turns that failed: a rank or a world ended before its time, or the worlds did not meet."""
 
 
 class Turns:
-    """The turns of a world that was started alone: it always has them."""
+    """The turns of a world that was started alone, whose turn it always is."""
 
     place: Place | None = None
 
     def begin(self, barrier: Barrier) -> None:
-        """Return when the world's first turn begins; all of its ranks call this."""
+        """Wait for the first turn, on all of the world's ranks. Raises TurnsBroken, UsageError."""
 
     def pass_on(self, barrier: Barrier) -> None:
-        """End the world's turn, and return when its next one begins."""
+        """End the world's turn, and wait until its next turn begins. Raises TurnsBroken."""
 
     def end(self, barrier: Barrier) -> None:
-        """End the world's last turn, and return when every world has had its last."""
+        """End the world's last turn, and wait until every world is done. Raises TurnsBroken."""
 
     def break_off(self) -> None:
-        """Tell that this process ends before its time, so that nobody stays stopped."""
+        """Tell other processes that this one ends early, so that no process stays stopped."""
 
     def aside(self) -> Mapping[str, int]:
         """Return what the node's counters counted outside this world's turns."""
@@ -227,7 +227,7 @@ ALONE = Turns()
 class SharedTurns(Turns):
     """One process's part in the turns of a launch of several worlds.
 
-    `counters` reads what is to be told apart by turns. The worlds of a node must meet within a part
+    `counters` reads counts that other worlds add to. The worlds of a node must meet within a part
     of `stall_timeout_s`, the run's limit for silence.
     """
 
@@ -269,7 +269,7 @@ class SharedTurns(Turns):
             self._table.break_off(self._world)
 
     def aside(self) -> Mapping[str, int]:
-        """Add what the counters counted since this world's turn ended, and return all of it."""
+        """Add the counts since this world's turn ended to earlier ones, and return the sums."""
         now = self._counters()
         for name, count in now.items():
             before = self._since.get(name)
@@ -279,7 +279,7 @@ class SharedTurns(Turns):
         return self._outside
 
     def _end_turn(self, barrier: Barrier, is_last: bool) -> None:
-        """Give the turn away once all of the world's ranks are here; wait for the next one."""
+        """Give the turn away once all of the world's ranks are here; wait for its next turn."""
         barrier()
         self._since = self._counters()
         time.sleep(_SETTLE_S)
@@ -293,7 +293,7 @@ class SharedTurns(Turns):
         return [process for world in worlds for process in self._table.processes(world)]
 
     def _meet(self) -> None:
-        """Wait until every world is on this node and stands still: none starts inside a turn."""
+        """Wait until all worlds of this node are there and stopped. Raises TurnsBroken."""
         limit_s = time.monotonic() + self._meet_s
 
         def all_stand_still() -> bool:
@@ -309,7 +309,7 @@ class SharedTurns(Turns):
         self._table.forget_name()
 
     def _give(self, world: int) -> None:
-        """Wake a world's processes on this node, until each rank has seen that it has the turn."""
+        """Begin the turn of `world` (or EVERYBODY); wake its processes here until all are awake."""
         table = self._table
         table.give(world)
         serial = table.serial
@@ -327,7 +327,7 @@ class SharedTurns(Turns):
         self._wait(all_awake)
 
     def _wait(self, ready: Callable[[], bool]) -> None:
-        """Poll; the run's watchdog ends what takes longer than its limit."""
+        """Poll until `ready()`, or until the watchdog's limit. Raises TurnsBroken."""
         while not ready():
             self._require_all()
             time.sleep(_POLL_S)
@@ -341,7 +341,7 @@ class SharedTurns(Turns):
         raise TurnsBroken(f"{which} has ended before its time")
 
     def _require_alive(self, processes: Sequence[Process]) -> None:
-        """Find who was killed, and so could not break off: a turn would not come any more."""
+        """Break off the turns for a process that was killed before it could. Raises TurnsBroken."""
         for process in processes:
             if state(process.pid) == ENDED and not self._table.may_end(process):
                 self._table.break_off(process.world)
@@ -364,7 +364,7 @@ class SharedTurns(Turns):
         self.aside()
 
     def _takes_turn(self) -> bool:
-        """Take the turn that this process has not had yet; return whether there was one."""
+        """Take this world's turn if a new one has begun; return whether it has."""
         self._require_all()
         table, row = self._table, self._row
         serial = table.serial
