@@ -71,7 +71,7 @@ class Table:
         return comparability.varied_of(next(iter(self.launches[point].values())).facts[0])
 
     def twin(self, point: Point, work: comparability.Facts) -> Point | None:
-        """Return a point of the same cell and size that did `work`, if possible of its arm; or None."""
+        """Return a point of this cell and size that did `work`, preferring its arm, or None."""
         for arm in dict.fromkeys((point.arm, *(p.arm for p in self.launches))):
             other = point._replace(arm=arm)
             if other in self.launches and self.work(other) == work:
