@@ -1,1 +1,1 @@
-"""What is asked, planned and done: one study, its plan, its folder, its statistics; no torch."""
+"""A study: its definition, plan, folder, runs and statistics. Nothing here imports torch."""

@@ -1,4 +1,4 @@
-"""Times of all-reduces against bytes: their bandwidths, and the logs that hold them."""
+"""Times and bandwidths of all-reduces by size, from logs of `python -m bench collectives`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.record.archive import read_file
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """An all-reduce of one size: seconds of each repetition on its slowest rank."""
+    """All-reduces of one size: the seconds of each repetition on its slowest rank."""
 
     bytes: int
     ranks: int
@@ -24,7 +24,7 @@ class Timed:
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Self:
-        """Make one from an event of a log, whose seconds are [rank][repetition]."""
+        """Make a Timed from an event of a log, whose `seconds` have shape [rank][repetition]."""
         seconds = tuple(max(ranks) for ranks in zip(*event["seconds"], strict=True))
         ranks = len(event["seconds"])
         return cls(bytes=event["bytes"], ranks=ranks, seconds=seconds)
@@ -35,20 +35,18 @@ class Timed:
 
     @property
     def bytes_per_s(self) -> float:
-        """Algorithm bandwidth: bytes of the whole over the median time."""
+        """Algorithm bandwidth: the bytes of the buffer, divided by the median time."""
         return self.bytes / self.median_s
 
     @property
     def bus_bytes_per_s(self) -> float:
-        """Bus bandwidth: bytes on the busiest link in the best algorithm, comparable between
-        numbers of ranks (nccl-tests).
-        """
+        """Bus bandwidth, comparable over ranks n: 2 (n - 1) / n * bytes_per_s (nccl-tests)."""
         return self.bytes_per_s * 2 * (self.ranks - 1) / self.ranks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One log of `python -m bench collectives`: a cell, where it ran, and its times."""
+    """One log of `python -m bench collectives`: a cell, its ranks, the processor and the times."""
 
     cell: str
     ranks: int
@@ -57,9 +55,9 @@ class Measured:
 
 
 def read_each(paths: Sequence[Path]) -> list[Measured]:
-    """Read one log of each cell and number of ranks.
+    """Read logs, of which no two may have the same cell and number of ranks.
 
-    Raises UsageError on a log that cannot be read, and on two of one cell at equally many ranks.
+    Raises UsageError for two such logs, and for each log that `read` refuses.
     """
     logs = {(m.cell, m.ranks): m for m in map(read, paths)}
     if len(logs) < len(paths):
@@ -69,7 +67,7 @@ def read_each(paths: Sequence[Path]) -> list[Measured]:
 
 
 def read(path: Path) -> Measured:
-    """Read a log; raises UsageError where it is none, or has not ended well."""
+    """Read a log. Raises UsageError if the file is no such log, has no times or did not end ok."""
     try:
         events: list[dict[str, Any]] = [json.loads(line) for line in read_file(path).splitlines()]
         start = next(e for e in events if e["event"] == "start")

@@ -1,4 +1,4 @@
-"""Equal work: what must agree before two runs may be compared, and where they may meet."""
+"""Equal work: the facts of two runs that must agree before the runs may be compared."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ NO_LAUNCH = -1  # runs started by hand name no launch and together make one
 
 
 class LaunchId(NamedTuple):
-    """Key by which runs are paired: one pass over a study's points, in one allocation."""
+    """Key by which runs are paired: the number of a pass over the points, and its allocation."""
 
     number: int
     allocation: str = ""  # a job, or a session; '' of logs that name none: hosts are facts too
@@ -80,10 +80,10 @@ def facts(
     end: Mapping[str, Any],
     workload: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Fingerprint one run as field -> text: the work asked for, and where and with what it ran.
+    """Return one run's facts, name -> text: the work asked for, and where and with what it ran.
 
-    With matched settings or with overlap off, the bytes of every exchange are facts too. Facts that
-    the log lacks are left out; `differences` says how a lack counts.
+    With matched settings or without overlap, the bytes of each exchange are facts too. What the log
+    does not say of host and wire is left out; `differences` says how a missing fact counts.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, derived) for name, derived in _SAMPLES.items()}
@@ -125,7 +125,7 @@ def facts(
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
-    """Name the interfaces over which TCP carried the gradients; None where a log does not say."""
+    """Name the interfaces whose TCP carried gradients, or 'no TCP'; None if the log cannot tell."""
     counted: Counter[str] = Counter()
     for of_rank in end.get("tcp_bytes", ()):
         counted.update(of_rank)
@@ -141,8 +141,8 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
 def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
     """List the facts on which runs do not agree, each as 'name: value, other value'.
 
-    `ignore` holds names, and prefixes ending in '.'. A fact that a run lacks is not compared,
-    except code, malloc, environment and user code, where a lack counts as 'unset'.
+    `ignore` holds names, and prefixes ending in '.'. A run that lacks a fact is left out of this
+    fact's comparison. Missing code, malloc and environment variables count as 'unset' instead.
     """
     runs = list(runs)
     kinds = tuple(name for name in ignore if name.endswith("."))
@@ -159,22 +159,22 @@ def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str
 
 
 def compute_env(runs: Iterable[Facts]) -> list[str]:
-    """List variables of the compute that differ between runs, those of one process included."""
+    """List differences in environment variables of the compute, which one process obeys too."""
     return differences({k: v for k, v in one.items() if k.startswith(_COMPUTES)} for one in runs)
 
 
 def work_of(facts: Facts) -> Facts:
-    """Choose the facts of what the run was asked to do, apart from what may differ by launch."""
+    """Return the facts that the config asked for, without fields that may differ by launch."""
     return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(TUNED)}
 
 
 def varied_of(facts: Facts) -> Facts:
-    """Choose the facts in which the arms of one study may differ: of the work, and the knobs."""
+    """Return the facts in which arms of one study may differ: fields of the work, and knobs."""
     return {k: v for k, v in facts.items() if k in VARIED or k.startswith(TUNED)}
 
 
 def is_emulated(facts: Facts) -> bool:
-    """Check whether the compute of a run slept."""
+    """Return whether the run's compute was emulated, by sleeping."""
     return facts.get(EMULATE, usual(EMULATE)) != usual(EMULATE)
 
 
@@ -185,7 +185,7 @@ def usual(field: str) -> str:
 
 @dataclass(frozen=True)
 class DigestCheck:
-    """Final parameters across the cells of each launch at one world size."""
+    """Result at one world size: how many equal trainings were checked, and which ended unequal."""
 
     world_size: int
     groups: int
@@ -194,7 +194,7 @@ class DigestCheck:
 
 
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
-    """Check that runs of equal launch, seed and work, of two cells or arms, end bit-identical."""
+    """Yield checks, for 1 and 2 ranks, that equal CPU trainings of a launch end bit-identical."""
     agree = runs["facts"].map(lambda one: one.get("device") == "cpu")  # others add in any order
     digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:
@@ -215,7 +215,7 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
 
 
 def _training(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """Choose the facts that decide the numbers of a training."""
+    """Return the facts that decide a training's numbers, as sorted pairs."""
     return tuple(
         sorted(x for x in facts.items() if x[0] in _OF_THE_TRAINING or x[0].startswith(_USER_CODE))
     )

@@ -1,4 +1,4 @@
-"""Comparisons: cells in one arm, or arms of one cell, point by point, paired by launch."""
+"""Comparisons of two cells in one arm, or of two arms of one cell, paired by launch."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Comparison:
 
     @property
     def arm(self) -> str:
-        """The arm of both; where they have two, the candidate's."""
+        """The candidate's arm, which is the reference's too unless `arms_differ`."""
         return self.candidate_point.arm
 
     @property
     def arms_differ(self) -> bool:
-        """Whether it compares one arm with another, not two cells in one arm."""
+        """Whether two arms of a cell are compared, not two cells in one arm."""
         return self.reference_point.arm != self.candidate_point.arm
 
     @property
@@ -81,23 +81,23 @@ class Comparison:
 
     @property
     def transport(self) -> str:
-        """What both sides travel on, else each side's."""
+        """The transport of both sides, or the two transports joined by ' and '."""
         both = (parts(cell).transport for cell in (self.reference, self.candidate))
         return " and ".join(dict.fromkeys(filter(None, both)))
 
     @property
     def unit(self) -> str:
-        """What the interval is over: launches, or from three of them on sessions."""
+        """What the interval is over: 'sessions' if there are at least three, else 'launches'."""
         return "sessions" if len(set(self.sessions)) >= stats.SESSIONS else "launches"
 
     @property
     def estimate(self) -> Estimate:
-        """The ratio with the interval that decides."""
+        """The ratio with its interval at `level`, which decides."""
         return self.paired.estimate_at(self.level)
 
     @property
     def half_width(self) -> float | None:
-        """Of that interval, relative: 0.01 is 1 %."""
+        """Half the width of the interval at `level`, relative: 0.01 is 1 %; None for one launch."""
         ends = self.paired.interval(self.level)
         return None if ends is None else math.sqrt(ends[1] / ends[0]) - 1
 
@@ -111,13 +111,13 @@ class Comparison:
 
     @property
     def skewed(self) -> bool:
-        """Whether the median steps tell of another ratio, by more than the margin."""
+        """Whether the medians' ratio differs by more than the margin, at MIN_LAUNCHES or more."""
         off = abs(math.log(self.median_ratio / self.paired.ratio))
         return self.paired.n >= stats.MIN_LAUNCHES and off > math.log1p(self.margin)
 
 
 class _Pair(NamedTuple):
-    """Two points and the launches in which they did equal work."""
+    """Two points, the launches in which they did equal work, and their ratio."""
 
     a: Point
     b: Point
@@ -127,11 +127,11 @@ class _Pair(NamedTuple):
 
 
 def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
-    """Compare each pair of points by launch, with a verdict; append what cannot be to `missing`.
+    """Compare each pair of points by launch; append what cannot be compared to `missing`.
 
-    The primary comparison errs at ALPHA over all looks, every other one at ALPHA over the number
-    of others with MIN_LAUNCHES (Bonferroni). Holm's steps err more: of ten arms at the margin's
-    edge they call one equal on 10 % of pages, because one interval settles in two ways.
+    The primary comparison errs at ALPHA over all looks. The others with MIN_LAUNCHES share a second
+    ALPHA equally (Bonferroni). Holm's steps would err more: with ten arms at the margin's edge they
+    call an arm equal in 10 % of reports, because an interval can settle in two ways.
     """
     rows: list[_Pair] = []
     for a, b in _pairs(table, study):
@@ -151,7 +151,7 @@ def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comp
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
-    """Pair the points of each two sides that are compared, whether or not both are there."""
+    """Return the (reference, candidate) points to compare; one of the two may have no run."""
     compared = set()
     for a, b in pairs(sorted({p.cell for p in table.launches}), study.reference, study.candidate):
         for point in (p for p in table.launches if p.cell in (a, b)):
@@ -163,9 +163,9 @@ def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
 
 
 def may_differ(study: Study, a: Point, b: Point) -> set[str]:
-    """Name the facts in which two points may differ: knobs, own code, fields of their arms.
+    """Name the facts in which two points may differ: knobs, own code, fields of differing arms.
 
-    `emulate` is never one of them: an emulated run is compared only with the same timeline.
+    The fact `emulate` must always agree: only runs of the same timeline are compared.
     """
     if a.arm == b.arm:
         return {*comparability.OF_A_SIDE}
@@ -174,9 +174,9 @@ def may_differ(study: Study, a: Point, b: Point) -> set[str]:
 
 
 def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
-    """Choose the row that the study names; else most ranks on its first transport, weak first.
+    """Return the row that the study's `primary` names, or None unless exactly one row matches.
 
-    None where several have that name, or none has.
+    Without `primary`, prefer default exchange, most ranks, first transport, curve, arm, then batch.
     """
     if (primary := study.primary) is not None:
         fields = primary.model_dump(exclude={"curve"}, exclude_none=True)
@@ -202,7 +202,7 @@ def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
 
 
 def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:
-    """Make the comparison of a row, with its verdict at this level and what may lead to one."""
+    """Make the comparison of a row: its verdict at `level`, and the launches that may settle it."""
     a, b, launches, paired, curves = row
     sessions = tuple(table.launches[a][launch].session for launch in launches)
     first_steps = table.paired(b, a, launches, of="first_step_over_rest")
@@ -243,8 +243,8 @@ def another_day(
 ) -> tuple[float, float] | None:
     """Predict an interval for the ratio in another session; None if `paired` has no interval.
 
-    From three sessions on it is Student's prediction interval at `level`. Below, tau is assumed as
-    their sd: half of it is sqrt(h^2 + 2 (1.96 tau)^2), with h half of the ratio's, all in logs.
+    Three sessions or more give Student's prediction interval at `level`. With fewer, the half width
+    in logs is sqrt(h^2 + 2 (1.96 tau)^2): h is the ratio's own, tau an assumed sd of sessions.
     """
     ends = paired.interval(level)
     if ends is None or paired.error_log is None:

@@ -1,4 +1,4 @@
-"""Study: the question, what is compared, at which sizes and how often, all before measuring."""
+"""A study, fixed before measuring: its question, comparisons, sizes and launches."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _FilledList = Field(min_length=1)
 
 
 class StrictTable(BaseModel):
-    """A table of a file: immutable, and an unknown key is an error."""
+    """An immutable table of a file, in which an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -88,7 +88,7 @@ class BatchSweep(StrictTable):
 
 
 class Primary(StrictTable):
-    """The comparison that the study is about: at 5 % by itself, all others at 5 % together."""
+    """The comparison that the study is about: it errs at 5 %, all others together at 5 %."""
 
     curve: Curve  # it is a point of
     world_size: WorldSize
@@ -98,7 +98,7 @@ class Primary(StrictTable):
 
 
 class Arm(BaseModel):
-    """One condition under which cells are measured: every further key is a field of RunConfig."""
+    """One condition for cells: each key but `cells` and `over` is a field of RunConfig."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -107,7 +107,7 @@ class Arm(BaseModel):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of RunConfig that it sets."""
+        """The values that the arm sets, by field of RunConfig."""
         return self.__pydantic_extra__ or {}
 
 
@@ -121,7 +121,7 @@ class Point(NamedTuple):
 
     @property
     def transport(self) -> str:
-        """'' for `single`."""
+        """The cell's transport; '' for `single`."""
         return parts(self.cell).transport
 
     @property
@@ -131,7 +131,7 @@ class Point(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people, in run ids and messages."""
+        """The name in run ids and messages, as 'cell-mpi-w2-b16-arm'."""
         cell = self.cell.replace("/", "-")
         size = f"{cell}-w{self.world_size}-b{self.batch_per_rank}"
         return f"{size}-{self.arm}" if self.arm else size
@@ -175,20 +175,20 @@ class Study(StrictTable):
 
     @property
     def varied(self) -> list[str]:
-        """The fields that its arms set."""
+        """Every field that an arm of the study sets."""
         return list(dict.fromkeys(chain.from_iterable(arm.fields for arm in self.arms.values())))
 
     def fields_of(self, cell: str, arm: str) -> dict[str, Any]:
-        """Gather what the study says of a cell's runs in an arm ('' where it has none).
+        """Return the fields that the study sets for a cell's runs in `arm`, '' if it has no arm.
 
-        `single` exchanges nothing, so what is said of the exchange is left out of its runs.
+        `single` exchanges nothing, so fields of the exchange and knobs are left out of its runs.
         """
         values = {**self.run, **(self.arms[arm].fields if arm else {})}
         unseen = (*fields_with(Role.EXCHANGE), *fields_with(Role.KNOB)) if cell == "single" else ()
         return {name: value for name, value in values.items() if name not in unseen}
 
     def arms_of(self, cell: str) -> list[str]:
-        """Name a cell's arms; of those that are the same to `single`, only the first."""
+        """List a cell's arms, [''] without any; for `single`, only the first of equal arms."""
         names = [name for name, arm in self.arms.items() if not arm.cells or cell in arm.cells]
         if cell != "single":
             return names or [""]
@@ -196,16 +196,16 @@ class Study(StrictTable):
         return [n for i, n in enumerate(names) if values[i] not in values[:i]] or [""]
 
     def values_of(self, cell: str, arm: str) -> dict[str, Any]:
-        """Gather what a cell's runs in an arm have of the fields that arms set, defaults too."""
+        """Return the value, or the default, of every `varied` field in a cell's runs of `arm`."""
         stated = self.fields_of(cell, arm)
         return {
             name: stated.get(name, RunConfig.model_fields[name].default) for name in self.varied
         }
 
     def arm_of(self, config: RunConfig) -> str:
-        """Find the arm of a run: the one that it names, else the first that has its fields.
+        """Return the arm that a run names, or without a name the first arm with the run's fields.
 
-        Raises ValueError where the study has no such arm, or says something else of it.
+        Raises ValueError if the study has no such arm, or if fields of the named arm differ.
         """
         if not self.arms:
             return config.arm or ""
@@ -223,12 +223,12 @@ class Study(StrictTable):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The cells that are compared: reference, candidate."""
+        """The pairs of cells that are compared, as (reference, candidate)."""
         return pairs(self.cells, self.reference, self.candidate)
 
     @property
     def comparisons(self) -> list[tuple[Side, Side]]:
-        """What is compared, and decided: two cells in each arm of both, or arms of one cell."""
+        """The compared sides (reference, candidate): two cells in one arm, or arms of one cell."""
         return [
             ((a, over), (b, arm))
             for a, b in self.pairs
@@ -237,12 +237,12 @@ class Study(StrictTable):
         ]
 
     def over(self, arm: str) -> str | None:
-        """Name the arm that an arm is told over; None where it names none."""
+        """Return the arm with which `arm` is compared, as `over` says; None if `over` is unset."""
         return self.arms[arm].over if arm in self.arms else None
 
     @property
     def sha256(self) -> str:
-        """Of all that is fixed before the first run; a default that is written counts as none."""
+        """Digest of all that is fixed before the first run; a written default changes nothing."""
         left_out = {*MAY_CHANGE, "launches", "max_launches"}
         fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         # under the keys that they had first, so that digests of older studies hold
@@ -251,7 +251,7 @@ class Study(StrictTable):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Launches at which it is decided; none where there never are enough."""
+        """Numbers of launches at which the study decides; () if `max_launches` is too few."""
         return schedule(self.launches, self.max_launches)
 
     @property
@@ -276,9 +276,9 @@ class Study(StrictTable):
 
 
 def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:
-    """List (reference, candidate) for every comparison that `cells` hold.
+    """List the compared pairs (reference, candidate) of which `cells` hold both sides.
 
-    Two frameworks give a pair for each transport both have in `cells`; two cells give one.
+    Two frameworks give a pair for each transport that both have; two cells give one pair.
     """
     compared = [(reference, candidate)]
     if is_bare(reference):

@@ -1,4 +1,4 @@
-"""Write a file whole or not at all, and lock one: what processes that share a folder need."""
+"""Whole writes and locks of files, for processes that share a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def write_whole(
 ) -> Path:
     """Write a file so that nobody ever sees a part of it, whatever ends this process.
 
-    Raises UsageError, with `cure`, if writing fails.
+    Returns `path`. Raises UsageError, with `cure`, if writing fails.
     """
     # not by the process's number: jobs on two nodes may have the same
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
@@ -31,9 +31,9 @@ def write_whole(
 
 
 def take_lock(file: IO[str], alone: bool) -> bool:
-    """Take an exclusive (`alone`) or shared lock without waiting; False if another holds it.
+    """Acquire an exclusive (`alone`) or shared lock without waiting; return whether this worked.
 
-    On a file system without locks, `alone` closes the file and raises UsageError.
+    On a file system without locks, `alone` closes the file and raises UsageError; shared is True.
     """
     import fcntl  # here: Windows has none, where reports are read
 

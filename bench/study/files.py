@@ -1,4 +1,4 @@
-"""Read study and site files; a mistake in one is a UsageError of one line that names the file."""
+"""Readers of study and site files. A mistake raises UsageError, in a line that names the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T", bound=StrictTable)
 
 
 def read_study(path: Path) -> Study:
-    """Read a study; check its planned runs, unless it names none or a site must fill it in.
+    """Read a study; check its plan, unless it has no cells or a site must complete it.
 
     Raises UsageError.
     """
@@ -28,7 +28,7 @@ def read_study(path: Path) -> Study:
 
 
 def check_plan(study: Study, path: Path) -> None:
-    """Raise UsageError unless every planned run is valid."""
+    """Raise UsageError unless every planned run, and the primary comparison, are valid."""
     try:
         plan(study, 1, Path("runs"))  # the other launches differ in their seeds and orders alone
         check_primary(study)
@@ -48,7 +48,7 @@ def read(path: Path, kind: type[_T]) -> _T:
 
 
 def read_text(path: Path) -> str:
-    """Read a study or site file, UTF-8 in every locale. Raises UsageError."""
+    """Read a study or site file, as UTF-8 in every locale. Raises UsageError."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -58,7 +58,7 @@ def read_text(path: Path) -> str:
 
 
 def _keys(kind: type[StrictTable]) -> Iterator[str]:
-    """List the keys of a file, those of its tables too."""
+    """Yield the keys of a file and of the tables in it."""
     for name, field in kind.model_fields.items():
         yield name
         for table in (field.annotation, *get_args(field.annotation)):

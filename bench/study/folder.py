@@ -1,13 +1,13 @@
-"""The folder of one study under results/: what is in it, who may work in it, and how runs stand.
+"""The folder of one study under results/: its files, its lock, and its record of jobs.
 
 study.toml           the study as it was first run; its `launches` is the planned number
-jobs.jsonl           one line per job: script, time, launches; locked by the job that runs or starts
-job-001.sh, ...      the job scripts as executed; job-n004-launch00-001.sh: of launch 0 at 4 nodes
-job-report-001.sh    the job that writes the report when those have ended
-runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of one done again
-jobs/                under Slurm: what jobs say of themselves
+jobs.jsonl           one line per job: script, time, launches; locked while a job runs or starts
+job-001.sh, ...      the job scripts as executed; job-n004-launch00-001.sh runs launch 0 at 4 nodes
+job-report-001.sh    the job script that writes the report after all other jobs
+runs/ID.jsonl, .out  a run's log and output; ID.attempt-1.jsonl, .out are of a repeated attempt
+jobs/                under Slurm, when each job began and how it ended
 collectives/         logs of `python -m bench collectives` on the same machine
-logs.tar.gz          instead, of a study that is done: job scripts, runs/, jobs/, ...
+logs.tar.gz          in a study that is done, an archive in place of job scripts, runs/, jobs/, ...
 SHIPPED              only in the studies that come with the project: nothing is added to them
 """
 
@@ -52,7 +52,7 @@ class JobRecord(BaseModel):
 
 
 class JobEvent(BaseModel):
-    """One line of jobs/JOB.jsonl: that the job began or ended."""
+    """One line of jobs/JOB.jsonl, which says that the job began or ended."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -66,7 +66,7 @@ _Line = TypeVar("_Line", JobRecord, JobEvent)
 
 
 def read_lines(kind: type[_Line], data: bytes) -> list[_Line]:
-    """Read a file of lines of a kind; skip a line that a kill or a full disk has torn."""
+    """Parse each line as a `kind`; skip invalid lines, as a kill or a full disk leaves them."""
     lines = []
     for line in data.splitlines():
         with suppress(ValidationError):
@@ -84,7 +84,7 @@ class StudyFolder:
         self._jobs = self.path / "jobs.jsonl"
 
     def check_open(self) -> None:
-        """Raise UsageError in a study that comes with the project, or whose logs are archived."""
+        """Raise UsageError if the study comes with the project, or if its logs are archived."""
         if (self.path / SHIPPED).exists():
             cure = f"choose another --results, as {RESULTS}"
             raise UsageError(f"{self.path} comes with the project and is never added to; {cure}")
@@ -94,7 +94,7 @@ class StudyFolder:
             raise UsageError(f"{self.path}: its logs are archived; unpack them first: {unpack}")
 
     def check_way(self, slurm: bool) -> None:
-        """Raise UsageError where jobs of the other way, with or without Slurm, are on record.
+        """Raise UsageError if earlier jobs used Slurm and this one does not, or the reverse.
 
         A job that waits in a queue holds no lock, and would write the same logs.
         """
@@ -104,7 +104,7 @@ class StudyFolder:
             raise UsageError(f"{holds}: a study stays with one; choose another --results")
 
     def lock(self) -> IO[str]:
-        """Take the folder until the file and all it is handed to are closed. Raises UsageError."""
+        """Lock the folder until all processes have closed the returned file. Raises UsageError."""
         self.check_open()
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class StudyFolder:
         raise UsageError(f"{self.path}: {taken}; wait for it or stop it")
 
     def is_locked(self) -> bool:
-        """Check whether a job of this study is running."""
+        """Return whether a job of this study is running, or being submitted."""
         try:
             with self._jobs.open() as file:
                 return not take_lock(file, alone=False)
@@ -129,7 +129,7 @@ class StudyFolder:
             return False
 
     def check_same(self, study: Study) -> None:
-        """Raise UsageError where the runs are of a study that differs in more than its size."""
+        """Raise UsageError if the kept study differs in a key besides launches and MAY_CHANGE."""
         if (kept := self.kept()) is None:
             return
         old, new = _flat(kept), _flat(study)
@@ -143,30 +143,30 @@ class StudyFolder:
                 )
 
     def keep_study(self, text: str) -> None:
-        """Keep the study as first run: a report takes margin and planned launches from it."""
+        """Write study.toml unless it exists; reports read the study there. Raises UsageError."""
         if not self._copy.exists():
             write_whole(self._copy, text)
 
     def kept(self) -> Study | None:
-        """Read the study as it was first run; None if it was not. Raises UsageError."""
+        """Return the study as it was first run, None before the first run. Raises UsageError."""
         return read_study(self._copy) if self._copy.exists() else None
 
     def asked_launches(self, study: Study) -> int:
-        """Count the study's launches, or more if an earlier job added some."""
+        """Return the most launches that the study or a job asked for."""
         return max([study.launches, *(job.launches for job in self.read_jobs())])
 
     def read_jobs(self) -> list[JobRecord]:
-        """Read one record for each job that was started or submitted, in order."""
+        """Return one record for each job that was started or submitted, in order."""
         return read_lines(JobRecord, self._jobs.read_bytes()) if self._jobs.exists() else []
 
     def add_script(self, script: str, job: str) -> Path:
-        """Keep a job script under the next free name. Raises UsageError."""
+        """Write a job script under the next free name; return its path. Raises UsageError."""
         stem = f"job-{job}" if job else "job"
         names = (self.path / f"{stem}-{n:03d}.sh" for n in itertools.count(1))
         return write_whole(next(path for path in names if not path.exists()), script)
 
     def record_job(self, script: Path, **facts: object) -> None:
-        """Record a job, for who holds the lock. Raises UsageError."""
+        """Add a job to jobs.jsonl; the caller must hold the lock. Raises UsageError."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             append_event(self._jobs, "job", script=script.name, time=now, **facts)
@@ -176,7 +176,7 @@ class StudyFolder:
 
     @staticmethod
     def set_aside(log: Path) -> None:
-        """Rename what is left of a run that must be done again."""
+        """Rename log and output of a run that must be repeated, to the next free .attempt-N."""
         files = (log, log.with_suffix(".out"))
         free = (f"{log.stem}.attempt-{n}" for n in itertools.count(1))
         stem = next(n for n in free if not any(file.with_stem(n).exists() for file in files))
@@ -186,7 +186,7 @@ class StudyFolder:
 
 
 def _flat(study: Study) -> dict[str, Any]:
-    """List every value of a study under its dotted key."""
+    """Return a study's values by key, those of a table under 'table.key'."""
     flat: dict[str, Any] = {}
     for key, value in study.model_dump(mode="json").items():
         nested = isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""A study's folder as one tidy frame, a row for each run, and why other logs have none."""
+"""A study's folder as data frames, a row per usable run, and why other logs are unusable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORTH_PROCESSES = 500  # logs: fewer are read sooner than other processes start
 
 @dataclass(frozen=True)
 class Unusable:
-    """A log that no number comes from, and why; `words` are its ranks' last ones, a line each."""
+    """A log that gives no number, and why; `words` are the last messages of its ranks."""
 
     log: str
     state: str
@@ -66,7 +66,7 @@ class Loaded:
 
 
 def load(folder: Path) -> Loaded:
-    """Read a study's folder; raises UsageError where there are no logs."""
+    """Read a study's folder. Raises UsageError if it has no logs, or an invalid study.toml."""
     paths = _find_logs(folder)
     study, notes = _find_study(folder)
     rows, unusable = list[RunRow](), list[Unusable]()
@@ -109,7 +109,7 @@ def load(folder: Path) -> Loaded:
 
 
 def _find_logs(folder: Path) -> list[Path]:
-    """Find FOLDER/[runs/]*.jsonl, archived too. Raises UsageError where there are none."""
+    """List FOLDER/runs/*.jsonl, else FOLDER/*.jsonl, archived too. Raises UsageError for no log."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     runs = folder / "runs"
@@ -120,7 +120,7 @@ def _find_logs(folder: Path) -> list[Path]:
 
 
 def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
-    """Read a folder's study, and name what is assumed without one. Raises UsageError."""
+    """Return a folder's study, and notes of what is assumed without one. Raises UsageError."""
     if (path := folder / "study.toml").exists():
         return read_study(path), ()
     study = Study.model_construct(name=folder.resolve().name, question="", launches=0)
@@ -130,7 +130,7 @@ def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
-    """Tell how many runs name another study than the file beside them; '' where none does."""
+    """Say how many runs carry the digest of another study; '' if none does."""
     digests = (None, study.sha256, *study.earlier_sha256)
     other = sum(sha256 not in digests for sha256 in carried)
     if not other:
@@ -140,7 +140,7 @@ def changed_study(study: Study, carried: Sequence[str | None]) -> str:
 
 
 def _read_log(path: Path) -> Run | Unusable:
-    """Read a usable run, or tell why it is not usable."""
+    """Return the run of a log, or why the log is not usable."""
     try:
         run = read_run(path)
     except UsageError as error:  # a folder of that name, or a file of somebody else
@@ -152,7 +152,7 @@ def _read_log(path: Path) -> Run | Unusable:
 
 
 def _read_row(path: Path, study: Study) -> tuple[RunRow, Mapping[str, Any]] | Unusable:
-    """Read the row and the host of a usable run, or tell why it is not usable."""
+    """Return the row and host of a log's run, or why the log is not usable."""
     run = _read_log(path)
     if isinstance(run, Unusable):
         return run
@@ -166,7 +166,7 @@ def _read_row(path: Path, study: Study) -> tuple[RunRow, Mapping[str, Any]] | Un
 
 
 def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
-    """Describe an attempt: one that says nothing is of the cell of the run that was done again."""
+    """Describe a repeated attempt; if its log names no cell, take the cell of the later run."""
     run = _read_log(path)
     cell = cell_of.get(ATTEMPT.sub("", path.name), "")
     if isinstance(run, Run):
@@ -179,10 +179,10 @@ def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
 
 
 def name_sessions(runs: Iterable[RunRow]) -> None:
-    """Set the `session` of each run: its first start and its machine; '' where no log tells them.
+    """Set each run's `session`: the session's first start and machine; '' if the log lacks them.
 
-    A session is of one boot, or of the same nodes under a scheduler, and ends where no run starts
-    for PAUSE_S: hours change the state of a machine, and midnight does not.
+    A session is of one boot, or of the same nodes under a scheduler. It ends when no run starts for
+    PAUSE_S seconds: hours change the state of a machine, and midnight does not.
     """
     last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
     for run in sorted(runs, key=lambda run: (math.isnan(run["began_s"]), run["began_s"])):
@@ -199,16 +199,16 @@ def name_sessions(runs: Iterable[RunRow]) -> None:
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
-    """Prepare the runs for a notebook or a file: numbers and texts alone, no column of lists."""
+    """Return the runs for a notebook or a file: columns of numbers and texts, none of lists."""
     frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS])
     return frame.assign(**{name: frame[name].map(", ".join) for name in ("curves", "hosts")})
 
 
 def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
-    """Tell which runs do not count, by log: all of a point whose work or conditions differ, as runs
-    are averaged.
+    """Return, by log, why runs do not count: all runs of a point whose work or conditions differ.
 
-    A scheduler chooses nodes and cores for each job, so these may differ between jobs.
+    Runs of a point are averaged, so they must agree. In a scheduler's jobs, nodes and cores may
+    differ, because the scheduler chooses these for each job.
     """
     aside: dict[str, str] = {}
     for _, group in by_point(runs):
@@ -224,11 +224,11 @@ def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
 
 
 class NothingUsable(UsageError):
-    """Logs are there, and none gives a number."""
+    """The error for a folder with logs, but without a usable training run."""
 
 
 def require(loaded: Loaded, folder: Path) -> None:
-    """Raise NothingUsable where no run of the folder is a training's."""
+    """Raise NothingUsable if no training run is usable."""
     if not loaded.runs.empty:
         return
     counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)

@@ -1,4 +1,4 @@
-"""Expand a study into points, and points into launches of runs: pairs balanced, the rest random."""
+"""A study's points, and the runs of its launches: pairs in balanced order, the rest at random."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class PlannedRun:
 
     @property
     def log(self) -> Path:
-        """The run log, relative to the repository root unless the results folder is elsewhere."""
+        """The path of the run log, in the folder of runs that the plan was given."""
         assert self.config.log_path is not None
         return self.config.log_path
 
 
 def points(study: Study) -> dict[Point, tuple[Curve, ...]]:
-    """List every point of the study once, with its curves. Raises UsageError where a batch does not
-    divide.
+    """Return every point of the study, with its curves.
 
-    A point that several curves need is one: at one rank weak and strong scaling often coincide.
+    Several curves may share a point, as weak and strong scaling often do at one rank. Raises
+    UsageError if a global batch is no multiple of the ranks.
     """
     curves: dict[Point, tuple[Curve, ...]] = {}
     for cell in study.cells:
@@ -47,7 +47,7 @@ def points(study: Study) -> dict[Point, tuple[Curve, ...]]:
 
 
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
-    """Yield a cell's (curve, world size, batch per rank); `single` has a curve's one-rank batch."""
+    """Yield (curve, world size, batch per rank) of a cell; `single` has world size 1 alone."""
     alone = cell == "single"
     world_sizes = (1,) if alone else study.world_sizes
     if study.weak:
@@ -60,14 +60,14 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 
 
 def _share(global_batch: int, world_size: int) -> int:
-    """Compute the batch per rank of a global batch. Raises UsageError."""
+    """Return the batch per rank. Raises UsageError unless `world_size` divides `global_batch`."""
     if global_batch % world_size:
         raise UsageError(f"strong.{undivided(global_batch, world_size)}")
     return global_batch // world_size
 
 
 def check_primary(study: Study) -> None:
-    """Raise UsageError unless the study's primary is exactly one of its comparisons."""
+    """Raise UsageError if the study has a `primary` that is not exactly one comparison."""
     if study.primary is None:
         return
     wanted = study.primary.model_dump(exclude_none=True)
@@ -89,10 +89,10 @@ def check_primary(study: Study) -> None:
 
 
 def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
-    """Plan the ordered runs of as many launches. Raises UsageError where a run would be refused.
+    """Return the runs of each launch, in order. Raises UsageError for no run, or a refused run.
 
-    A launch depends on the study's seed and its own index alone, so more launches leave the earlier
-    ones as they were.
+    A launch depends on the study and its own index alone, so more launches do not change earlier
+    launches.
     """
     if not (curves := points(study)):  # one that says what is fixed beforehand may name none
         raise UsageError("the study plans no run; add cells and scaling")
@@ -115,11 +115,11 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
 
 
 def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
-    """Draw the order of launch 0, 1, ...: compared runs stand together, in groups in random order.
+    """Yield the points of each launch, endlessly: groups of compared points, in random order.
 
-    Inside a group an even launch's order is random, and the next launch's is the same backwards: a
-    trend inside launches then favours no side, whatever even number of them there is (AB/BA
-    crossover; Jones & Kenward 2014, chapter 2).
+    Inside a group an even launch has a random order, and the next launch has the reverse order. A
+    trend inside launches then favours no side over an even number of launches (AB/BA crossover;
+    Jones & Kenward 2014, chapter 2).
     """
     reference_of = {candidate: reference for reference, candidate in study.comparisons}
     names = {}
@@ -138,12 +138,12 @@ def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
 
 
 def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Point, str]:
-    """Name each point's group: what a launch starts together, where turns can be taken.
+    """Name each point's group, whose runs a launch starts together if they can take turns.
 
-    `every` has the curves of each point. A group has all that are compared with one another, and
-    every other cell of their transport and size, which a reader may compare with them. The common
-    baseline joins the smallest of those that share a curve with it, at its own batch if there are
-    any.
+    `every` has the curves of each point. A group has the points compared with one another, and the
+    other cells of the same transport and size, which a reader may compare with these. The baseline
+    `single` joins a group that shares a curve with it: one of the same batch if there is any, and
+    among several the group of fewest ranks.
     """
     name = {point: group_of(point, pairs).name for point in every}
     compared = sorted((p for p in name if p.cell != "single"), key=lambda p: (p.world_size, p.name))
@@ -160,18 +160,18 @@ def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Po
 
 
 def group_of(point: Point, pairs: Pairs) -> Point:
-    """Make one point of all points compared with one another: both cells, in every arm."""
+    """Return a point's group, as the point of the reference's cell without an arm."""
     reference_of = {candidate: reference for reference, candidate in pairs}
     return point._replace(cell=reference_of.get(point.cell, point.cell), arm="")
 
 
 def _draw(*names: object) -> bytes:
-    """Draw a random key that each Python version keeps, which random.shuffle does not promise."""
+    """Hash names to a pseudo-random key, equal in all Python versions, unlike random.shuffle."""
     return hashlib.sha256("/".join(map(str, names)).encode()).digest()
 
 
 def config_of(study: Study, point: Point, curves: tuple[Curve, ...]) -> RunConfig:
-    """Make the config of all runs of a point. Raises UsageError where such a run is refused."""
+    """Make the config that a point's runs share. Raises UsageError if the config is refused."""
     backend, transport = parts(point.cell)
     fields = {
         **study.fields_of(point.cell, point.arm),

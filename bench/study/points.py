@@ -1,7 +1,7 @@
-"""Points: what was run, averaged inside each launch, and the launches that two of them share.
+"""Points: means of their runs inside each launch, and the launches that two points share.
 
-Levels: steps < runs < launches. Runs of a point in one launch are averaged on time, never on rates
-(Hoefler & Belli 2015, rule 3).
+A launch has runs, and a run has steps. A point's runs in one launch are averaged as times, never as
+rates (Hoefler & Belli 2015, rule 3).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ CURVES = ("weak", "strong", "batch")
 
 
 def fixed(point: Point, curve: str) -> int:
-    """Return what a curve keeps: images per rank (weak), per step (strong), ranks (batch)."""
+    """Return what a curve keeps fixed: images per rank (weak) or step (strong), ranks (batch)."""
     each = {"weak": point.batch_per_rank, "strong": point.global_batch}
     return (each | {"batch": point.world_size})[curve]
 
 
 def series(point: Point, curve: str) -> tuple[object, ...]:
-    """Return what points of one line have in common; sorts `single` before other cells."""
+    """Return the key that points of one line share; `single` sorts before other cells."""
     return point.arm, fixed(point, curve), point.cell != "single", point.cell
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchMean:
-    """One point in one launch: mean seconds of a step over its repeats."""
+    """One point in one launch: means over its runs, such as the seconds of a step."""
 
     step_seconds: float
     median_seconds: float  # of the runs' median steps
@@ -61,19 +61,17 @@ class NotCompared:
 
 @dataclass(frozen=True)
 class Table:
-    """All points by launch, and the curves each point is part of."""
+    """The means of all points by launch, and the curves to which each point belongs."""
 
     launches: Mapping[Point, Mapping[LaunchId, LaunchMean]]
     curves: Mapping[Point, frozenset[str]]
 
     def work(self, point: Point) -> comparability.Facts:
-        """Choose the facts of a point in which arms may differ."""
+        """Return the facts of a point in which arms may differ."""
         return comparability.varied_of(next(iter(self.launches[point].values())).facts[0])
 
     def twin(self, point: Point, work: comparability.Facts) -> Point | None:
-        """Find the point of this cell and size that did this work: of its arm, else of the first
-        that has it; None without one.
-        """
+        """Return a point of this cell and size that did `work`, preferring its arm, or None."""
         for arm in dict.fromkeys((point.arm, *(p.arm for p in self.launches))):
             other = point._replace(arm=arm)
             if other in self.launches and self.work(other) == work:
@@ -81,8 +79,9 @@ class Table:
         return None
 
     def plain_arm(self, point: Point) -> str:
-        """Name the arm in which `single` did a point's work, the exchange apart: the point's own,
-        else the first.
+        """Return the arm in which `single` did a point's work, except for the exchange.
+
+        The point's own arm comes before other arms, and is returned if there is no such arm.
         """
         work = alone(self.work(point))
         same = [p for p in self.launches if p.cell == "single" and alone(self.work(p)) == work]
@@ -90,12 +89,12 @@ class Table:
         return min((p.arm for p in same), key=lambda arm: arm != point.arm, default=point.arm)
 
     def on(self, curve: str) -> list[Point]:
-        """Sort the points of a curve, series by series, ranks and batch rising."""
+        """Return the points of a curve, sorted by series, then by ranks and batch."""
         points = (p for p, curves in self.curves.items() if curve in curves)
         return sorted(points, key=lambda p: (*series(p, curve), p.world_size, p.batch_per_rank))
 
     def seconds(self, point: Point, launches: Iterable[LaunchId]) -> list[float]:
-        """Return the seconds of a step, by launch."""
+        """Return the mean seconds of a step in each of `launches`."""
         return [self.launches[point][launch].step_seconds for launch in launches]
 
     def facts(self, point: Point, launches: Iterable[LaunchId]) -> list[comparability.Facts]:
@@ -110,10 +109,10 @@ class Table:
         swapped: bool = False,
         of: str = "step_seconds",
     ) -> stats.Paired:
-        """Divide images/s of b by those of a: seconds of a over those of b, in launches both have.
+        """Estimate b's images/s over a's: a's seconds over b's, paired by launches that both have.
 
-        `swapped`: who is first changes by design between launches, so its effect is fitted too.
-        `of` names another value of the launch means.
+        If the order of a and b is `swapped` between launches by design, its effect is fitted too.
+        `of` names another field of LaunchMean to divide, also a's value over b's.
         """
         means = [[self.launches[point][launch] for launch in launches] for point in (a, b)]
         before, after = ([getattr(mean, of) for mean in side] for side in means)
@@ -124,9 +123,9 @@ class Table:
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
     ) -> list[LaunchId]:
-        """Choose the launches in which two points did equal work; add the others to `missing`.
+        """Return the launches in which two points did equal work; add the refused to `missing`.
 
-        Another allocation is another launch: other nodes, or the same ones in other conditions.
+        Facts must agree except for `ignore`. A launch of two allocations is refused as well.
         """
         means_a, means_b = self.launches[a], self.launches[b]
         facts = {x: mean.facts + means_b[x].facts for x, mean in means_a.items() if x in means_b}
@@ -148,7 +147,7 @@ class Table:
 
 
 def alone(work: comparability.Facts) -> comparability.Facts:
-    """Drop from a point's work what means nothing to one process."""
+    """Return a point's work without facts of the exchange and knobs, which one process ignores."""
     exchange = comparability.EXCHANGE
     return {
         k: v for k, v in work.items() if k not in exchange and not k.startswith(comparability.TUNED)
@@ -156,7 +155,7 @@ def alone(work: comparability.Facts) -> comparability.Facts:
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
-    """Yield each point with its runs, in order of their first logs."""
+    """Yield each point with its runs, in the order of each point's first run."""
     if runs.empty:
         return
     grouped: Any = runs.groupby(["cell", "arm", "world_size", "batch_per_rank"], sort=False)
@@ -165,7 +164,7 @@ def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
 
 
 def tabulate(runs: pd.DataFrame) -> Table:
-    """Average the repeats of every point inside every launch."""
+    """Average the runs of every point inside every launch."""
     launches: dict[Point, dict[LaunchId, LaunchMean]] = {}
     curves: dict[Point, frozenset[str]] = {}
     for point, rows in by_point(runs):
@@ -198,7 +197,7 @@ def _launch_mean(repeats: Sequence[Mapping[str, Any]]) -> LaunchMean:
 
 
 def _means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Average what every run has."""
+    """Return the mean over runs of each value that all runs have."""
     names = sorted(set.intersection(*({*run} for run in runs)))
     return {name: sum(run[name] for run in runs) / len(runs) for name in names}
 

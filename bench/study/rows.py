@@ -1,4 +1,4 @@
-"""One run as a row of the frame: what was asked, what it measured, what is judged of it alone."""
+"""One run as a row of a study's data frame: its config, its measurements and its facts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Training:
 
 
 def row_of(run: Run, arm: str) -> RunRow:
-    """Make a frame's row: what plots.load_runs says of a column, and for the analysis `facts`."""
+    """Make a run's row: the columns that plots.load_runs explains, and others for the analysis."""
     config, host, end = run.config, run.host, run.end
     assert config is not None
     facts = comparability.facts(config, host, end, run.workload)
@@ -98,10 +98,10 @@ def row_of(run: Run, arm: str) -> RunRow:
 
 
 def _measured(run: Run) -> RunRow:
-    """Measure the speed, and what may disturb it: nan or None where a log does not say.
+    """Return the speed of a run and what may disturb it, nan or None if the log does not say.
 
-    `busy_share` is of the busiest host's cores, for whomever they worked; `input_share` of the rank
-    that waited most.
+    `busy_share` is of the busiest host's cores, whichever processes used them. `input_share` is of
+    the rank that waited longest for batches.
     """
     windows = [_of_the_job(window) for window in run.steps("window")]
     steps = np.concatenate([np.empty(0), *windows])
@@ -137,22 +137,22 @@ def _measured(run: Run) -> RunRow:
 
 
 def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
-    """Compute seconds of a window's steps, [step] from [rank][step]: from when the last rank ended
-    one to when the last rank ended the next.
+    """Return the seconds of a window's steps over all ranks, shape [step] from [rank][step].
 
-    They add up to the window's seconds. The slowest rank's of each step would add up to more: ranks
-    are late by turns, and a rank's own step after its late one is short. All ranks start a window
-    together, so a rank's own first step lacks the wait for those that were late in the step before.
+    A step ends when the last rank ends it, and begins at the end of the step before. All steps add
+    up to the window. The slowest rank's seconds of each step would add up to more: ranks are late
+    by turns, and a rank's step after a late step is short. All ranks start a window together, so a
+    rank's own first step lacks the wait for ranks that were late in the step before.
     """
     return np.diff(np.cumsum(window, axis=1).max(axis=0), prepend=0.0)
 
 
 def others_share(run: Run) -> float | None:
-    """Estimate what other processes and a hypervisor's other guests took, where that was most.
+    """Estimate the share of processor time that other processes and guests took, at its largest.
 
-    From counters: the load average lags by a minute, and counts the run's own ranks, which poll
-    while they wait. None for a log that lacks a counter, as older ones do, and for one of
-    version 1.0 with server processes, whose own time no log holds.
+    Counters tell more than the load average, which lags by a minute and counts the run's own ranks
+    while these poll. Returns None if a log lacks a counter, as older logs do. A log of version 1.0
+    with server processes gives None too, because no log holds the servers' time.
     """
     if run.host.get("servers"):
         return None
@@ -175,8 +175,8 @@ def others_share(run: Run) -> float | None:
 def parts_of(run: Run) -> dict[str, float]:
     """Return the mean seconds of each part of a step; {} if not observed.
 
-    `exposed` is made of `waiting`, from a rank's last gradient to that of the slowest rank, and
-    `reducing`, the rest. Nobody waits for another where nothing is exchanged.
+    `exposed` is the sum of `waiting`, from a rank's last gradient to the slowest rank's, and of
+    `reducing`, the rest. Without an exchange `waiting` is 0.
     """
     config = run.config
     assert config is not None
@@ -193,8 +193,8 @@ def parts_of(run: Run) -> dict[str, float]:
 def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
     """Compute the mean wait, in seconds, over ranks and steps of one window.
 
-    An exchange ends on all ranks at almost one time. Clocks of several hosts, or devices, are set
-    by it: the median over steps of its end is the same on every rank.
+    An exchange ends on all ranks at almost one time, by which clocks of hosts or devices are set:
+    in the median over steps, each rank's exchange ends when rank 0's does.
     """
     before = ("begin", "input", "forward", "backward")
     last = np.sum([event[name] for name in before], axis=0)  # gradient: [rank][step]
@@ -205,7 +205,7 @@ def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
 
 
 def _resources(run: Run) -> dict[str, float]:
-    """Read off a run what is known: bytes of its largest rank, operations, peak of a device."""
+    """Return a run's known resources: a rank's most bytes, flops per image, peak flops/s."""
     config, end = run.config, run.end
     assert config is not None
     values = {
@@ -220,7 +220,7 @@ def _resources(run: Run) -> dict[str, float]:
 
 
 def _served(run: Run) -> dict[str, Any]:
-    """Return what a usable log says of it; empty for a backend that has one mode."""
+    """Return images/s and last accuracies of each rank; {} without exchange or choice of mode."""
     config = run.config
     assert config is not None
     knobs = facts_of_backend(config.backend).knobs.get(config.settings, ())
@@ -239,7 +239,7 @@ def _served(run: Run) -> dict[str, Any]:
 
 
 def _trainings(run: Run) -> tuple[Training, ...]:
-    """Read the trainings of a usable log; there are none where the run did not ask for any."""
+    """Return the trainings of a usable log; () if the run did not ask for any."""
     config, trainings = run.config, list[Training]()
     assert config is not None
     events = [event for event in run.events if event["event"] == "epoch"]

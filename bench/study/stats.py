@@ -1,8 +1,7 @@
-"""Intervals, decisions and power: pure functions of numbers, each naming its source.
+"""Intervals, decisions and power, as pure functions of numbers, with the sources of formulas.
 
-Everything here works on the logs of positive numbers (seconds, images/s), because what is compared
-are ratios; an "observation" is the mean of one launch, never a step (Kalibera & Jones 2013: repeat
-at the level that varies most).
+Ratios of positive numbers (seconds, images/s) are estimated on their logarithms. An observation is
+the mean of one launch, never a step (Kalibera & Jones 2013: repeat at the level that varies most).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Decision = Literal["faster", "equal", "not settled"]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval over launches, in the value's own unit, no logarithm."""
+    """A value with an interval, by default of 95 %; both in the value's own unit, not in logs."""
 
     value: float  # mean, geometric mean, ratio of such, or median
     low: float | None  # ends of the interval; None where n = 1 gives none
@@ -46,13 +45,13 @@ class Estimate:
 
     @property
     def shown(self) -> tuple[float, float] | None:
-        """The interval, unless fewer than MIN_LAUNCHES launches let it span orders of magnitude."""
+        """The interval; None below MIN_LAUNCHES, where intervals may span orders of magnitude."""
         if self.low is None or self.high is None or self.n < MIN_LAUNCHES:
             return None
         return self.low, self.high
 
     def times(self, factor: float) -> Estimate:
-        """Convert the estimate to another unit."""
+        """Return the estimate multiplied by a factor, as to change its unit."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         launches = tuple(b * factor for b in self.launches)
         return Estimate(value=self.value * factor, low=low, high=high, n=self.n, launches=launches)
@@ -60,7 +59,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """A ratio paired by launch, all of it over logs; None where one launch gives none."""
+    """A ratio paired by launch, computed on logs; one launch has no interval."""
 
     ratio: float  # exp of the mean log ratio
     n: int  # launches
@@ -73,7 +72,7 @@ class Paired:
     role: Estimate | None = None  # by which factor the first was faster, of both orders
 
     def interval(self, level: float = ALPHA) -> tuple[float, float] | None:
-        """Return Student's t interval of the ratio; it misses the truth in `level` of studies."""
+        """Return the ratio's t interval, which errs in `level` of studies; None for one launch."""
         if self.error_log is None:
             return None
         half = quantile(level, self.freedom) * self.error_log
@@ -91,7 +90,7 @@ class Paired:
 
     @property
     def t(self) -> float | None:
-        """Of the mean log ratio against 0."""
+        """Student's t of the mean log ratio against 0; None for one launch."""
         if self.error_log is None:
             return None
         mean = math.log(self.ratio)
@@ -101,23 +100,23 @@ class Paired:
 
     @property
     def t_p(self) -> float | None:
-        """Two-sided p of that."""
+        """Two-sided p of `t`; None for one launch."""
         return None if self.t is None else float(2 * special.stdtr(self.freedom, -abs(self.t)))
 
     @property
     def signflip_p(self) -> float | None:
-        """Of the exact test; None below EXACT launches, of which it could hardly be small."""
+        """p of the exact test; None below EXACT launches, too few for a small p, and above 20."""
         return None if self.n < EXACT else signflip_p(np.log(self.ratios).tolist())
 
 
 @cache
 def quantile(level: float, freedom: float) -> float:
-    """Return the quantile of Student's t beyond which, on both sides together, `level` lies."""
+    """Return the two-sided quantile of Student's t: abs(T) exceeds it with probability `level`."""
     return float(special.stdtrit(freedom, 1 - level / 2))
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Estimate a mean's t interval (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
+    """Compute a mean's 95 % t interval (Student 1908; Hoefler & Belli 2015); None if n < 2."""
     if len(values) < 2:
         return None
     n, mean, sd = len(values), float(np.mean(values)), float(np.std(values, ddof=1))
@@ -126,7 +125,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Take a geometric mean, t on logs: of few launches it covers 94-96 %, a bootstrap 82-88 %."""
+    """Estimate a geometric mean by t on logs: at small n, t covers 94-96 %, bootstraps 82-88 %."""
     logs = [math.log(v) for v in values]
     ends = t_interval(logs)
     low, high = (math.exp(ends[0]), math.exp(ends[1])) if ends else (None, None)
@@ -135,14 +134,14 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
 
 
 def arithmetic_mean(values: Sequence[float]) -> Estimate:
-    """Estimate a mean with its t interval, of values that may be <= 0, such as time differences."""
+    """Estimate a mean with its t interval; the values may be <= 0, as time differences are."""
     low, high = t_interval(values) or (None, None)
     mean = float(np.mean(values))
     return Estimate(value=mean, low=low, high=high, n=len(values), launches=tuple(values))
 
 
 def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
-    """Pool the standard deviation around each group's mean; None without a group of two values."""
+    """Pool the standard deviations around group means; None if no group has two values."""
     several = [np.asarray(group, float) for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in several)
     squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in several)
@@ -152,13 +151,13 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
 def paired_ratio(
     *, numerator: Sequence[float], denominator: Sequence[float], first: Sequence[bool] = ()
 ) -> Paired:
-    """Estimate a ratio of values that share a launch, by position: exp of the mean log ratio, by t.
+    """Estimate a ratio paired by launch, by t on logs (Hoefler & Belli 2015, rule 7).
 
-    Hoefler & Belli 2015, rule 7. `first`: per launch whether that side ran first that a ratio above
-    1 calls faster. Where each order is there at least twice, mean and role are fitted together: the
-    design is a crossover in two orders (Hills & Armitage 1979), so what its swap balances belongs
-    in the model, not in the noise. That is so of separate launches as of turns, which both are
-    swapped, and costs one degree of freedom; a rule that looked at the data first would err more.
+    Values are paired by position. `first` says for each launch whether the denominator's side ran
+    first. If each order occurs at least twice, the mean and the effect of order are fitted
+    together. The design is a crossover in two orders (Hills & Armitage 1979), so the effect of
+    order belongs in the model, not in the noise. This holds for separate launches as for turns, and
+    costs one degree of freedom. A rule that looked at the data first would err more.
     """
     d = np.log(np.asarray(numerator, float)) - np.log(np.asarray(denominator, float))
     ratios, n = tuple(np.exp(d).tolist()), len(d)
@@ -180,10 +179,10 @@ def paired_ratio(
 
 
 def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
-    """Estimate the ratio by Student's t on means of sessions (each launch's own), from three on.
+    """Return the ratio by Student's t on session means, or unchanged below three sessions.
 
-    A session shares more than its launches tell: with the launch as the unit, intervals held the
-    long-run ratio in 61 % of cases where sessions had an sd of 2 %.
+    `sessions` names each launch's session. Intervals over launches held the long-run ratio in only
+    61 % of cases where sessions had an sd of 2 %.
     """
     logs: dict[str, list[float]] = {}
     for session, ratio in zip(sessions, paired.ratios, strict=True):
@@ -197,7 +196,7 @@ def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
 
 
 def signflip_p(differences: Sequence[float]) -> float | None:
-    """Compute exact two-sided sign-flip p, 2^n signs (Fisher 1935; Pitman 1937); None if n > 20."""
+    """Compute the exact two-sided sign-flip p (Fisher 1935; Pitman 1937); None if n > 20."""
     if len(differences) > _MAX_FLIPS:
         return None
     sums = np.zeros(1)
@@ -208,7 +207,7 @@ def signflip_p(differences: Sequence[float]) -> float | None:
 
 
 def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    """Estimate a ratio without shared launches, by Welch on logs (1947); `n`: the smaller one."""
+    """Estimate a ratio of unpaired values by Welch's t on logs (1947); `n` is the smaller n."""
     logs = [np.log(np.asarray(x, float)) for x in (denominator, numerator)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)
@@ -227,9 +226,9 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
 def decide(interval: tuple[float, float], margin: float) -> Decision:
     """Decide what an interval of a ratio says, with the margin fixed beforehand.
 
-    Inside the margin the two are equal, whether or not it holds 1: the study named beforehand what
-    counts as no difference, and who read "faster by 0.4 %" would act on just that. Two one-sided
-    tests reject exactly then (Schuirmann 1987). An interval that holds the truth errs in neither.
+    An interval inside the margin means 'equal', even if 1 is outside the interval: the study fixed
+    beforehand what counts as no difference. In exactly these cases, two one-sided tests reject
+    (Schuirmann 1987). An interval that holds the true ratio gives no wrong decision.
     """
     low, high = interval
     if 1 / (1 + margin) <= low and high <= 1 + margin:
@@ -248,10 +247,10 @@ def median_estimate(values: Sequence[float]) -> Estimate:
 def percentiles(
     values: Sequence[float] | np.ndarray, percents: Sequence[int]
 ) -> list[float | None]:
-    """Compute each percentile; None where less than one value is expected beyond it, n (1 - q) < 1.
+    """Compute each percentile q; None if n (1 - q) < 1: less than one value is expected beyond q.
 
-    The largest of n is the quantile n / (n + 1) on average (David & Nagaraja 2003, order statistics
-    of a uniform sample): of fewer values a percentile would be the maximum under another name.
+    The largest of n values is the quantile n / (n + 1) on average (David & Nagaraja 2003, order
+    statistics of a uniform sample). With fewer values a percentile would be about the maximum.
     """
     at = np.percentile(values, percents)  # at once: one by one takes as long each
     enough = [len(values) * (100 - percent) >= 100 for percent in percents]
@@ -260,11 +259,11 @@ def percentiles(
 
 @cache
 def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
-    """Estimate the p below which a t test at any of `looks` (launches, rising) finds a difference.
+    """Estimate the level of each look, so that all `looks` together err in `overall` of studies.
 
-    The same at each look (Pocock 1977), for Student's t rather than a known deviation: of studies
-    without a difference, `overall` then call one at some look. An interval of 1 - level holds the
-    truth at all looks of 1 - overall of studies. Of an effect at the margin, one side alone errs:
+    `looks` are rising numbers of launches. The level is equal at all looks (Pocock 1977), for
+    Student's t rather than a known deviation. Intervals at this level hold the true ratio at all
+    looks in 1 - `overall` of studies. If the true ratio is at the margin, only one side can err,
     half as often.
     """
     if len(looks) < 2:
@@ -274,10 +273,10 @@ def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
 
 @cache
 def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
-    """Draw the smallest two-sided p of all looks, [studies], for normal log ratios of mean zero.
+    """Draw the smallest two-sided p over all looks of each study, if log ratios are N(0, 1).
 
-    Of m such ratios the sum z and the squares around its mean are independent: normal, and
-    chi-squared with m - 1 degrees of freedom. So each look takes two draws, whatever its launches.
+    The sum of m log ratios is normal. Independently, their squares around the mean add up to a
+    chi-squared value with m - 1 degrees of freedom. So each look takes two draws for any m.
     """
     random = np.random.Generator(np.random.Philox(_SEED))
     sums, squares, p = np.zeros(_STUDIES), np.zeros(_STUDIES), np.ones(_STUDIES)
@@ -306,8 +305,8 @@ def power_equivalence(
 ) -> float:
     """Compute the exact power of two one-sided tests (Schuirmann 1987).
 
-    Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
-    tests reject where the mean lies further than critical * s from either edge.
+    The power is Owen's Q (Owen 1965), as an integral over s: the sample's standard deviation over
+    the true one. Both tests reject if the mean lies inside both edges by more than critical * s.
     """
     edge = math.log1p(margin)
     if sd_log == 0:
@@ -330,7 +329,7 @@ def power_equivalence(
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
-    """Estimate the chance to settle at `n` launches alone, were ratio and noise so far true."""
+    """Estimate the chance to settle at `n` launches alone, if `p` has the true ratio and noise."""
     if p.sd_log is None:
         return None
     effect = math.log(p.ratio)
@@ -339,7 +338,7 @@ def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | No
 
 
 def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
-    """Find the fewest launches, more than there are, at which the `chance` to settle is POWER."""
+    """Find the fewest launches above `p.n` whose `chance` is at least POWER; None if too many."""
     if p.sd_log is None:
         return None
     counts = range(max(MIN_LAUNCHES, p.n + 1), MAX_LAUNCHES + 1)  # more are out of reach
@@ -348,7 +347,7 @@ def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | 
 
 
 def _exceeds(critical: float, df: int, noncentrality: float) -> float:
-    """Compute P(T > critical) for noncentral t; far out, where scipy overflows, take its limit."""
+    """Compute P(T > critical) of a noncentral t; use the limit far out, where scipy overflows."""
     if abs(noncentrality - critical) > 30:
         return float(noncentrality > critical)
     return float(scipy.stats.nct.sf(critical, df, noncentrality))

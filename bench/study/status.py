@@ -1,4 +1,4 @@
-"""What has become of every planned run, and how long the rest will take."""
+"""The state of every planned run, and an estimate of the time that is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One planned run as its log tells it; `words` are the last ones of its ranks, a line each."""
+    """One planned run with its state by its log; `words` are the last messages of its ranks."""
 
     run: PlannedRun
     state: str
@@ -31,7 +31,7 @@ class RunStatus:
 
 
 def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
-    """Tell a run's state: `running` without an end while its job runs; `job`: how the job ended."""
+    """Return a run's status; `job` says how the job of an unfinished run ended, if known."""
     unfinished = ("running", "")
     if not job_is_running:
         state = next((state for word, state in _WITH_ITS_JOB.items() if word in job), "interrupted")
@@ -58,7 +58,7 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
 
 
 def difference(planned: RunConfig, logged: RunConfig) -> str:
-    """Name the first field in which a log's run is not the planned one; ignore folders."""
+    """Describe the first field but log_path, study_sha256 that is not as planned; '' if none."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
     if logged.arm is None:  # so did logs before schema 9; the fields of the arm tell
@@ -70,10 +70,10 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedRun]:
-    """Choose the runs to do: those not ok, and with each the others of its group.
+    """Return the runs to do: all runs of each group with a run not ok, or with several places.
 
-    Pairs and arms are compared only inside one job of a scheduler, or one session of a machine
-    without: another has other nodes, or meets them in another state.
+    Pairs and arms are compared only inside one job, or one session of a machine without a
+    scheduler: another job or session has other nodes, or nodes in another state.
     """
     turn_group = turn_groups({s.run.point: s.run.config.curves for s in statuses}, pairs)
     groups: dict[object, list[RunStatus]] = {}
@@ -85,7 +85,7 @@ def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedR
 
 
 def _is_parted(group: Sequence[RunStatus]) -> bool:
-    """Check if a group lacks a run or has several places; the baseline may need fewer nodes."""
+    """Return whether a group has a run not ok, or, apart from `single`, runs of several places."""
     places = {(s.hosts, s.allocation) for s in group if s.run.point.cell != "single"}
     return len(places) > 1 or any(status.state != "ok" for status in group)
 
@@ -98,7 +98,7 @@ def count(statuses: Iterable[RunStatus]) -> str:
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
-    """Yield per run: id padded to a column, state, what else is known, ranks' further words."""
+    """Yield each run's padded id, state, seconds with the reason, and further words of ranks."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
@@ -110,9 +110,9 @@ def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[s
 def seconds_left(
     pending: Sequence[PlannedRun], statuses: Iterable[RunStatus], expected_run_s: int | None = None
 ) -> float | None:
-    """Estimate from runs that ended ok: of the same point if there are any, else of all.
+    """Estimate the seconds of `pending` from ok runs of the same point, else from all ok runs.
 
-    Before any has ended, from `expected_run_s`; None without that.
+    Without an ok run, take `expected_run_s` for each; return None if `expected_run_s` is None.
     """
     known: dict[Point, list[int]] = {}
     for status in statuses:

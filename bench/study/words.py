@@ -1,4 +1,4 @@
-"""A verdict in words: who is faster and by how much, and what a command prints of it."""
+"""Verdicts in words, for reports and commands: which side is faster, and by how much."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # what counts in words starts without pandas
 
 
 def interim(folder: Path) -> tuple[str, bool]:
-    """Say in a line how a study's primary comparison stands, and whether that settles it.
+    """Return a line on the verdict of a study's primary comparison, and whether it is settled.
 
     Raises UsageError if no log is usable.
     """
@@ -45,7 +45,7 @@ def sides(a: Point, b: Point) -> tuple[str, str]:
 def word(c: Comparison) -> str:
     """Name the verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'.
 
-    'No verdict planned' of a study whose few launches draw a curve.
+    The verdict is 'No verdict planned' if the study plans too few launches for one.
     """
     if not c.decides:
         return "No verdict planned"
@@ -56,10 +56,10 @@ def word(c: Comparison) -> str:
 
 
 def sentence(c: Comparison) -> str:
-    """State the verdict, its share and interval.
+    """State the verdict with difference and interval: 'Horovod faster: 5.3 % [0.6, 10.1]'.
 
-    'Horovod faster: 5.3 % [0.6, 10.1]', of the faster side over the other; else of the candidate
-    over the reference.
+    The difference is of the faster side over the other side, or without a faster side of the
+    candidate over the reference.
     """
     text = word(c)
     if c.decides and c.paired.n < c.needs:
@@ -75,7 +75,7 @@ def sentence(c: Comparison) -> str:
 
 
 def prospect(c: Comparison) -> str:
-    """Estimate in a sentence how many launches would settle it; '' where settled, or not begun."""
+    """Say how many launches would settle a comparison; '' if settled, or with too few launches."""
     if c.settled or c.chance is None:
         return ""
     if c.launches_to_settle is None:
@@ -93,7 +93,7 @@ def count(n: int, noun: str) -> str:
 
 
 def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
-    """Write ends with so many digits, or more where one would read as the limit that it is not."""
+    """Write an interval's ends with `digits`, or more if rounding would wrongly show `limit`."""
     others = [end for end in (low, high) if end != limit]
     enough = (n for n in range(digits, 9) if limit not in (round(end, n) for end in others))
     digits = next(enough, digits)
@@ -101,5 +101,5 @@ def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
 
 
 def rule(x: float) -> str:
-    """Write a share that somebody fixed, such as a margin: '2 %'."""
+    """Write a fixed share, such as a margin, as a percentage: '2 %'."""
     return f"{100 * x:g} %"
