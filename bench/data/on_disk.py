@@ -54,7 +54,7 @@ class Arrays(Dataset[Batch]):
 
 
 def _normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> torch.Tensor:
-    """Return uint8 `pixels` [n, 3, h, w] less each channel's mean, over its deviation."""
+    """Return uint8 `pixels` [n, 3, h, w] as floats, normalised by the data set's mean and std."""
     mean_and_std = torch.tensor([dataset.mean, dataset.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
     return pixels.to(dtype).sub_(mean_and_std[0]).div_(mean_and_std[1])
 

@@ -108,7 +108,7 @@ def digest(chosen: Mapping[str, str]) -> str:
 
 
 def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return every step's variables: commands of `folder` come first, foreign modules never."""
+    """Return the variables of every step: `folder`'s commands first, no other Python's modules."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"
