@@ -1,4 +1,4 @@
-"""Run logs to statistics, figures and a report; needs no torch and starts nothing."""
+"""Statistics, figures and a report from run logs; no part needs torch or starts a run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,29 +12,28 @@ __all__ = ["load_runs", "version"]
 
 
 def load_runs(folder: Path | str) -> "pd.DataFrame":
-    """Read the usable training runs of a study's folder, one row each, for a notebook, but none of
-    backends that take no mean of the gradients.
+    """Return the usable training runs of a study's folder, one row each, for a notebook.
 
-    Returns the table of runs.csv. Raises UsageError where no log is usable. Columns:
+    The table is that of runs.csv. Raises UsageError if no log is usable. Columns:
 
     - what was run: `cell` (`backend`/`transport`), `arm` (the
       study's condition), `settings`, `world_size` (ranks), `batch_per_rank` and `global_batch`
       (images), `warmup_steps`, `lead_in_steps` (untimed, before each window), `curves` (weak,
       strong, batch), `seed`, `study`, `model`, `dataset`, `precision`
-    - whether it is real: `emulated` (true: compute slept), `timeline` (the one that it followed,
-      with the head of its digest; empty of a real run)
+    - whether it is real: `emulated` (true: compute slept), `timeline` (name of the timeline that an
+      emulated run followed, with the head of its digest; empty for a real run)
     - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `launch`
       (-1: none), `position` in it, `allocation` (the job, or execution of a job
       script), `session` (its first start and the machine), `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: global_batch / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; from
-      the last rank's end of a step to that of the next; empty below 20 and 100 steps),
+      the last rank's end of a step to the next; p95 is empty below 20 steps, p99 below 100),
       `steps` and `windows` (timed), `input_share` (of the time, waiting for batches)
     - how sure: `judged` (false: too few steps to tell whether it was steady), `last_over_first`
       (seconds of a step, last window over first), `first_step_over_rest` and `lead_in_over_rest`
-      (the same: a window's first step, and those before it, over its others),
+      (seconds of a window's first step, and of lead-in steps, over those of its other steps),
       `others_share` (of a node's processor time, by other processes or stolen), `busy_share` (of
-      the timed windows, cores of the busiest host at work), `turns` (taken, or why not),
+      the busiest host's cores, at work in timed windows), `turns` (taken, or why not),
       `exit_code`, `gradient_bytes`, `parameters_sha256` (at the end), `parity_not_proven` (tensors
       whose parity no rank could show)
 

@@ -115,8 +115,8 @@ class ExportStudy(Command):
 class CompareStudies(Command):
     """Put studies side by side: systems, dates, versions.
 
-    With --fail-below, the exit code is 0 if every point holds, 1 if one is surely slower, 3 if
-    that is not settled (one is missing or of other work, too), 2 for bad input.
+    With --fail-below, the exit code is 0 if every point holds, 1 if a point is surely slower, 3 if
+    that is not settled (also if a point is missing or of other work), 2 for bad input.
     """
 
     folders: tuple[StudyPath, ...] = option(
@@ -155,7 +155,7 @@ PROGRAM = Group(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code; the user's mistakes are one line on stderr and 2, Ctrl-C is 130."""
+    """Return the exit code: 2 for a user's mistake, with a line on stderr, 130 after Ctrl-C."""
     return call("python -m plots", PROGRAM, argv)
 
 

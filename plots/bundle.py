@@ -1,5 +1,5 @@
-"""Pack one study for citing: one archive with its logs, a fresh report and a manifest of every
-file; or pack its logs alone, in place.
+"""One study packed for citing: an archive with its logs, a fresh report and a manifest of every
+file; or its logs alone, packed in place.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _STARTED = re.compile(rb'"started": "([^"]+)"')  # in the first line of a run lo
 def bundle(folder: Path, out: Path | None) -> Path:
     """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
 
-    Raises UsageError where the folder is being worked in, or where the archive is there with other
-    contents. What else is wrong the report in it says.
+    Raises UsageError if the folder has no study.toml or is being worked in, or if the archive is
+    there with other contents. The report in the archive says what else is wrong.
     """
     name, place = folder.resolve().name, out or folder.resolve().parent
     target = place / f"{name}.tar.gz" if place.is_dir() else place
@@ -58,8 +58,8 @@ def bundle(folder: Path, out: Path | None) -> Path:
 def archive_logs(folder: Path) -> Path:
     """Move a study's logs and job scripts into FOLDER/logs.tar.gz, and return its path.
 
-    The same logs give the same bytes. Raises UsageError where there are none, and where the folder
-    is being worked in.
+    The same logs give the same bytes. Raises UsageError if the folder has no logs, if it is being
+    worked in, or if the archive does not hold what was written.
     """
     with _contents(folder) as files:
         moved = {path: data for path, data in files.items() if path not in _STAYS}
@@ -79,9 +79,9 @@ def archive_logs(folder: Path) -> Path:
 
 @contextmanager
 def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
-    """Read what belongs to the study, archived too, by path; no job starts here meanwhile.
+    """Yield the study's files by path, archived ones too; no job starts here meanwhile.
 
-    Raises UsageError where one is running: jobs of a batch system hold no lock, but say their end.
+    Raises UsageError if a job runs (it holds the lock or recorded no end), or if copies differ.
     """
     with ExitStack() as locked:
         if (folder / "jobs.jsonl").exists():
@@ -111,7 +111,7 @@ def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
 
 
 def _newest(files: Mapping[str, bytes]) -> int:
-    """Find when the newest run began, in seconds since 1970; 0 where no run says it."""
+    """Return when the newest run began, in seconds since 1970; 0 if no run says when."""
     heads = (data.partition(b"\n")[0] for path, data in files.items() if path.startswith("runs/"))
     starts = [start.decode() for head in heads for start in _STARTED.findall(head)]
     return int(max((datetime.fromisoformat(start).timestamp() for start in starts), default=0))

@@ -1,4 +1,4 @@
-"""python -m plots import, and published: numbers that others measured, as commands."""
+"""The commands python -m plots import and published: numbers that others measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plots.require import ExistingFolder
 
 
 class ImportLogs(ImportOptions):
-    """Read other tools' logs into a table: one value a size, and how it was made."""
+    """Read other tools' logs into a table: one value per quantity and size, and how it was made."""
 
     def run(self) -> None:
         if self.batch_per_rank is not None and self.global_batch is not None:

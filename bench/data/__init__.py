@@ -32,7 +32,7 @@ _PREPROCESSING = {
 
 
 def load_images(config: RunConfig) -> Images:
-    """Load the data set of `config`. Raises UsageError where it is not there, or too small."""
+    """Load the data set of `config`. Raises UsageError if it is missing, unfit or too small."""
     if config.emulate is not None:
         from bench.instrument.timeline import read_for
 
@@ -50,7 +50,7 @@ def load_images(config: RunConfig) -> Images:
 
 
 def load_held_out(config: RunConfig, images: Images) -> Images:
-    """Load samples that a training of `images` is judged by, never augmented. Raises UsageError."""
+    """Load the samples that judge a training of `images`, not augmented here. Raises UsageError."""
     if ":" not in config.dataset:
         return _load(config, held_out=True)
     from bench.data import custom
@@ -74,7 +74,7 @@ def _load(config: RunConfig, held_out: bool = False) -> Images:
 
 
 class _Loaded(Dataset[Batch | UsageError]):
-    """Returns a user's mistake as a value: raised in a loading process, it is a traceback."""
+    """A data set that returns a UsageError, since a loading process would add its traceback."""
 
     def __init__(self, images: Images) -> None:
         self._images = images
@@ -92,10 +92,10 @@ def batches(
     images: Images,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[Batch]:
-    """Make this rank's batches, endless: the union over ranks is the step's global batch.
+    """Return this rank's batches, without end; all ranks' batches of a step are the global batch.
 
-    With preprocessing=outside, the batches of the run's steps, all made before this returns;
-    `on_batch` is called for each.
+    With preprocessing=outside, return the batches of the run's steps alone, make all beforehand and
+    call `on_batch` after each. A user's mistake in a sample raises UsageError.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -133,8 +133,8 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
 def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
     """Yield the sample indices of each of this rank's batches, without end.
 
-    They are a function of the seed, for all backends. With sharding=fixed a rank keeps its part of
-    the samples for all epochs; parts are disjoint and equal to within one.
+    Indices are a function of the seed, for all backends. With sharding=fixed a rank keeps its part
+    of the samples for all epochs. Parts are disjoint, and their sizes differ by at most one.
     """
     share, per_epoch = config.samples_per_rank, (samples or 0) // config.samples_per_step
     if config.sharding == "fixed":
@@ -155,10 +155,10 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Yield each step's global batch of reshuffled sample indices, without end, for any world size.
+    """Yield each step's global batch of sample indices, without end, alike for any world size.
 
-    Epochs are permutations from (seed, epoch), less the rest that fills no step: each sample is
-    used at most once per epoch. An endless set is taken in order.
+    An epoch is a permutation drawn from (seed, epoch), without the last samples if they fill no
+    step. An endless set, whose `samples` is None, is taken in order.
     """
     for epoch in count():
         order = None

@@ -1,4 +1,4 @@
-"""A map-style data set as batches, such as the user's own: package.module:factory(config)."""
+"""Batches of a map-style data set, such as the user's package.module:factory(config)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ with suppress(UsageError):
 class Own(Dataset[Batch]):
     """A map-style data set, as batches.
 
-    Sample i is made with random numbers of (seed, epoch, i), so its transforms repeat.
+    Random numbers for sample i are seeded by (seed, epoch, i), so its transforms are reproducible.
     """
 
     doubt = ""  # what is likely to be wrong with it
@@ -50,7 +50,7 @@ class Own(Dataset[Batch]):
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
     def held_out(self) -> Own:
-        """Take the data set that trainings are judged by from the user's attribute `held_out`."""
+        """Return the user's `held_out`, by which trainings are judged. Raises UsageError."""
         dataset: Any = getattr(self._dataset, "held_out", None)
         if dataset is None:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
@@ -86,7 +86,7 @@ class Own(Dataset[Batch]):
 
 
 def _tried(config: RunConfig, dataset: Any, failed: str) -> Own:
-    """Take the user's data set with its first sample. Raises OwnCodeError where its code fails."""
+    """Return the data set as batches. Raises UsageError; OwnCodeError if the user's code fails."""
     try:
         return Own(config, dataset)
     except UsageError:
@@ -96,7 +96,7 @@ def _tried(config: RunConfig, dataset: Any, failed: str) -> Own:
 
 
 def load(config: RunConfig) -> Own:
-    """Make the factory's data set and try its first sample. Raises UsageError if it is none."""
+    """Make the factory's data set and try its first sample. Raises UsageError if it is unfit."""
     dataset = factory.make("dataset", config.dataset, config)
     images = _tried(config, dataset, "asked for its size and first sample, it failed")
     if config.num_workers:

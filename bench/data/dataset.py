@@ -1,4 +1,4 @@
-"""What a data set is to the loop, those that need no folder, and torchvision, which has others."""
+"""What a data set is to the loop, data sets that need no folder, and the import of torchvision."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Images(Protocol):
     def samples(self) -> int | None: ...
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Load images [n, 3, size, size] and int64 labels [n]; a plain list is of epoch 0."""
+        """Load images [n, 3, size, size] and int64 labels [n]; epoch 0 for a plain list."""
         ...
 
 
 def image_dtype(config: RunConfig) -> torch.dtype:
-    """Choose the type of loaded images; the loop makes narrower ones of float32, on the device."""
+    """Choose the type of loaded images: float64 or float32, which the loop may narrow."""
     return torch.float64 if config.precision == "float64" else torch.float32
 
 
@@ -54,7 +54,7 @@ def sample_seed(seed: int, epoch: int, index: int) -> int:
 
 
 def import_torchvision() -> ModuleType:
-    """Import torchvision; raises UsageError where it is not installed.
+    """Import torchvision. Raises UsageError if it is not installed.
 
     PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension is missing, and
     the import fails because two operators were never declared. Declaring them is enough here.
@@ -100,10 +100,10 @@ class Synthetic(Dataset[Batch]):
 
 
 class Generated(Dataset[Batch]):
-    """Points around 32 centres, one a class, as grey images: something to learn, of any size.
+    """Points around 32 centres, one a class, as grey images of any size that can be learnt.
 
-    10,000 to train on, as in the exercises that the MLP is from, and 2,000 held out. Sample i is a
-    function of the seed and i alone.
+    10,000 are trained on, as in the exercises that the MLP is from, and 2,000 are held out. Sample
+    i is a function of the seed and i alone.
     """
 
     classes = 32
@@ -127,7 +127,7 @@ class Generated(Dataset[Batch]):
 
 
 class Blank(Dataset[Batch]):
-    """Endless images of one pixel, for passes that look at none."""
+    """Endless images of one pixel, for emulated passes, which read no pixel."""
 
     samples = None
 

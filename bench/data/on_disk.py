@@ -27,7 +27,7 @@ _TORCHVISION = import_torchvision()
 
 
 class Arrays(Dataset[Batch]):
-    """Published 32 x 32 images in memory, uint8 [n, 3, 32, 32]; batches of floats are made."""
+    """Published 32 x 32 images in memory, uint8 [n, 3, 32, 32]; their batches are floats."""
 
     def __init__(self, config: RunConfig, published: Any, augmented: bool) -> None:
         if config.dataset == "svhn":
@@ -54,21 +54,21 @@ class Arrays(Dataset[Batch]):
 
 
 def _normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> torch.Tensor:
-    """Scale uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
+    """Return uint8 `pixels` [n, 3, h, w] as floats, normalised by the data set's mean and std."""
     mean_and_std = torch.tensor([dataset.mean, dataset.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
     return pixels.to(dtype).sub_(mean_and_std[0]).div_(mean_and_std[1])
 
 
 @lru_cache(maxsize=1)
 def epoch_crops(seed: int, epoch: int, samples: int, flips: bool) -> Pixels:
-    """Draw [samples, 3] of an epoch: first row and column of each crop, 1 if it is mirrored."""
+    """Draw an epoch's crops, [samples, 3]: first row, first column, and 1 to mirror."""
     ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if flips else 1]
     random = np.random.default_rng([KEY, seed, epoch])
     return random.integers(ends, size=(samples, 3), dtype=np.uint8)
 
 
 def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
-    """Pad each of [n, 3, h, w] with black, then crop and mirror it as its row says."""
+    """Pad images [n, 3, h, w] with black; return each cropped and mirrored as its row says."""
     height, width = pixels.shape[2:]
     padded = np.pad(pixels, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
     # all crops, none copied yet
@@ -81,9 +81,9 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
 
 
 def image_folder(config: RunConfig, folder: Path, augmented: bool) -> Own:
-    """List a folder of image files per class, as ImageNet's train/, decoded anew each time.
+    """Return a folder of image files per class, like ImageNet's train/, decoded at each access.
 
-    Raises UsageError where it is none.
+    Raises UsageError if `folder` is no such folder.
     """
     transforms, size, facts = _TORCHVISION.transforms, config.image_size, ON_DISK["imagefolder"]
     if augmented:
@@ -111,7 +111,7 @@ def image_folder(config: RunConfig, folder: Path, augmented: bool) -> Own:
 
 
 def _decode(path: str) -> Image.Image:
-    """Decode an image file in RGB of 8 bits. Raises UsageError with its path where that fails."""
+    """Decode an image file to 8-bit RGB. Raises UsageError with its path if decoding fails."""
     try:
         with Image.open(path) as image:
             if image.mode.startswith("I;16"):  # Pillow would cut these pixels off at 255
@@ -128,7 +128,7 @@ def _decode(path: str) -> Image.Image:
 def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
     """Load the data set in config.data_dir, or the part of it that trainings are judged by.
 
-    Raises UsageError if it is missing, or not as it was published.
+    Raises UsageError if files are missing, not as published or unfit.
     """
     assert config.data_dir is not None, "the rules demand it"
     folder, augmented = config.data_dir.expanduser(), not held_out
@@ -151,10 +151,10 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
 
 
 def _published(config: RunConfig, folder: Path, held_out: bool) -> Any:
-    """Read a published data set from `folder`; raises UsageError where it is not there as it was.
+    """Read a published data set from `folder`. Raises UsageError if files are missing or changed.
 
-    torchvision opens a file only if its checksum is the published one, so nothing that a stranger
-    has pickled is run.
+    torchvision opens a file only if its checksum is the published one, so no stranger's pickle is
+    run.
     """
     name, part = config.dataset, "test" if held_out else "train"
     source = getattr(_TORCHVISION.datasets, name.upper())

@@ -1,4 +1,4 @@
-"""What is trained: a network of torchvision or of this room by name, or the user's own factory.
+"""What is trained: a network of torchvision or of networks.py by name, or of the user's factory.
 
 A network, its scores and its images must be such that every cell does the same work.
 """
@@ -29,7 +29,7 @@ _AT_ONCE = 500 * 32 * 32  # pixels
 
 
 def build_model(config: RunConfig, classes: int) -> nn.Module:
-    """Build the model of `config`, its weights from the seed; an unknown name raises UsageError."""
+    """Build the model of `config` with seeded weights. Raises UsageError if unknown or unfit."""
     seed_all(config.seed)
     name = config.model
     place = f"bench.models.networks:{name}" if name in NETWORKS else name
@@ -51,7 +51,7 @@ def build_model(config: RunConfig, classes: int) -> nn.Module:
 
 
 def prepare(network: nn.Module, config: RunConfig, images: Images) -> None:
-    """Give a network that needs them the first training images, the same on every rank."""
+    """Show the first training images to a network that needs them, alike on all ranks."""
     whiten = getattr(network, "prepare_on_images", None)
     if whiten is None or config.emulate is not None:
         return
@@ -88,8 +88,8 @@ def _factory_model(config: RunConfig, place: str, classes: int) -> nn.Module:
 
 
 def require_fit(network: nn.Module, config: RunConfig) -> None:
-    """Raise UsageError where a run of `config` could not train `network` as it is, in every cell
-    alike.
+    """Raise UsageError if a run of `config` cannot train `network` as it is, or not alike in every
+    cell.
     """
     if problem := next(_problems(network, config), None):
         raise UsageError(f"model={config.model!r}: {problem}")
@@ -122,9 +122,9 @@ def _problems(network: nn.Module, config: RunConfig) -> Iterator[str]:
 
 
 def _calls(value: Any, kind: type, seen: set[int]) -> Iterator[str]:
-    """Yield names of torch.distributed that passes of a user's class, or a function, come to use.
+    """Yield torch.distributed's names that a class's constructor and passes, or a function, use.
 
-    A function is a method of `kind`, or called by one. Methods that no pass calls do not count.
+    A function is a method of `kind`, or a method calls it. Methods that nothing calls do not count.
     """
     value = getattr(value, "__func__", value)  # a static method's, of an autograd function
     module = value if isinstance(value, ModuleType) else None
@@ -149,9 +149,9 @@ def _calls(value: Any, kind: type, seen: set[int]) -> Iterator[str]:
 
 
 def require_scores(output: object, labels: torch.Tensor, classes: int, config: RunConfig) -> None:
-    """Raise UsageError unless the first forward pass gave scores [n, classes or more], floating.
+    """Raise UsageError unless `output` is floating scores [n, classes or more] with a gradient.
 
-    `labels` are [n], each from 0 to classes - 1.
+    `labels` [n] must each be from 0 to classes - 1, or UsageError is raised too.
     """
     came, cure = "", f"give its last layer {classes} outputs, and return them as they are"
     if not isinstance(output, torch.Tensor):
@@ -173,8 +173,8 @@ def require_scores(output: object, labels: torch.Tensor, classes: int, config: R
 
 
 def require_pictures(images: torch.Tensor, config: RunConfig) -> None:
-    """Raise UsageError where each channel of the first batch [n, channels, ...] is one number, or
-    a pixel is none.
+    """Raise UsageError if every channel of the first batch [n, channels, ...] is constant, or if
+    a pixel is not finite.
     """
     problem = "" if images.isfinite().all() else "the first batch has pixels that are not finite"
     low, high = images.detach().movedim(1, 0).flatten(1).aminmax(dim=1)  # scaled channel by channel

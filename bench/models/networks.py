@@ -38,7 +38,7 @@ _EPS = 1e-2  # added to the variance of a direction before it is scaled to 1
 
 
 def _scaled(channels: int, config: RunConfig) -> int:
-    """Scale `channels` by the width to an even number, at least 2; width 1 keeps even ones."""
+    """Scale `channels` by the width to an even number, at least 2; width 1 keeps even numbers."""
     return max(2, 2 * round(channels * config.model_width / 2))
 
 
@@ -54,7 +54,7 @@ def mlp(classes: int, config: RunConfig) -> nn.Module:
 
 
 class _Grey(nn.Module):
-    """Images [n, 3, h, w] to grey values [n, h * w]."""
+    """A layer that turns images [n, 3, h, w] into grey values [n, h * w]."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return images.mean(1).flatten(1)
@@ -73,7 +73,7 @@ def resnet23(classes: int, config: RunConfig) -> nn.Module:
 
 
 class _Bottleneck(nn.Module):
-    """Half of the channels inside; the sum with the input is rectified."""
+    """A block with half of the channels inside; its sum with the input is rectified."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ def _head(channels: int, classes: int) -> tuple[nn.Module, ...]:
 
 
 def inception_bn(classes: int, config: RunConfig) -> nn.Module:
-    """Make Inception-BN for 224 x 224 images: two convolutions, ten blocks, one linear layer."""
+    """Make Inception-BN for 224 x 224 images: three convolutions, ten blocks, one linear layer."""
     stem, channels = _scaled(64, config), _scaled(192, config)
     layers = [*(_convolution(3, stem, 7, stride=2), nn.MaxPool2d(3, 2, padding=1))]
     layers += [_convolution(stem, stem, 1), _convolution(stem, channels, 3)]
@@ -145,7 +145,7 @@ def _widths(block: Sequence[int], config: RunConfig) -> list[int]:
 
 
 def _convolution(before: int, after: int, kernel: int, stride: int = 1) -> nn.Module:
-    """Make a convolution with a bias, as in MXNet's examples, and BatchNorm whose scale stays 1."""
+    """Make a convolution with a bias, as in MXNet's examples, BatchNorm of scale 1, and ReLU."""
     norm = nn.BatchNorm2d(after)
     norm.weight.requires_grad_(False)
     return nn.Sequential(
@@ -154,7 +154,7 @@ def _convolution(before: int, after: int, kernel: int, stride: int = 1) -> nn.Mo
 
 
 class _Joined(nn.Module):
-    """Several branches of one input, their channels one behind the other."""
+    """Several branches of one input, whose output channels are concatenated."""
 
     def __init__(self, branches: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -189,8 +189,8 @@ class ResNet9(nn.Module):
     def prepare_on_images(self, batches: Iterable[torch.Tensor]) -> None:
         """Set the stem, which is not trained, to whiten the 3 x 3 patches of images [n, 3, h, w].
 
-        Its filters are the patches' principal directions over their standard deviations; the
-        largest is first. An eighth of the image is left out on each side.
+        Its filters are the patches' principal directions over their standard deviations, by falling
+        variance. An eighth of the image is left out on each side.
         """
         total, patch_count = torch.zeros(_WHITENED, _WHITENED, dtype=torch.float64), 0
         for images in batches:
@@ -223,7 +223,7 @@ def _ghost(before: int, after: int, kernel: int, *pool: nn.Module) -> list[nn.Mo
 
 class _GhostBatchNorm(nn.BatchNorm2d):
     """Batch normalisation of each sixteenth of the batch by itself (Hoffer et al. 2017), or of
-    larger equal parts where those would be too small; its scale stays 1.
+    larger equal parts if sixteenths are not whole or are too small; its scale stays 1.
     """
 
     def __init__(self, channels: int) -> None:

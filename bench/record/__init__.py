@@ -1,12 +1,12 @@
-"""The run log: JSON lines written during the run, and the reader that checks their proof.
+"""The run log: JSON lines that are written during the run, and the reader that checks them.
 
 Events in order are start, steps, breakdown, window, epoch, error, end and exit, every number as
-measured: events.py says what each holds. A process that was killed leaves no end. The last field of
-end and exit is sha256: of every byte of the file before the text `, "sha256": "` of that line. What
-became of a run is no event: bench/record/outcome.py judges it from these.
+measured; events.py says what each holds. A process that was killed leaves no end. The last field of
+end and exit is sha256, of every byte of the file before the text `, "sha256": "` of that line. What
+became of a run is no event: bench/record/outcome.py judges it from the events.
 
-Schema history (raise SCHEMA on a change but a new field of config; keep an old file in fixtures):
-  6  the first that is read. With observe=framework there are events exchanges
+Schema history (a change raises SCHEMA, a new field of config does not; keep old files in fixtures):
+  6  the oldest that is read. With observe=framework there are events exchanges
   7  events epoch, held_out of workload and the check trainings_equal, with epochs
   8  until version 1.0 host has servers of a parameter server. With mode=async there is no parity,
      and own_correct of an epoch is what each rank has right by its own parameters
@@ -63,7 +63,7 @@ _NAMES_VARIANTS, _NAMES_LAUNCHES = 9, 18  # the first schemas that do
 
 
 def allocation(job: object, restart: object) -> str:
-    """Name an allocation: 'job 77', or once requeued, as nodes may change, 'job 77, restart 1'."""
+    """Name an allocation 'job 77', or 'job 77, restart 1' if requeued, perhaps on other nodes."""
     return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
 
 
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def allocation(self) -> str:
-        """The scheduler's allocation it ran in, or the session that stands for one; '' if none."""
+        """The run's allocation by a scheduler, or its session without one; '' if unknown."""
         job = self.host.get("job", {})
         number, restart = job.get("SLURM_JOB_ID"), job.get("SLURM_RESTART_COUNT", 0)
         if number is not None:
@@ -104,21 +104,21 @@ class Run:
         return [w["seconds"] for w in self.windows]
 
     def steps(self, phase: str) -> list[list[list[float]]]:
-        """List seconds of every step, shape [window][rank][step]; phase `warmup` is one window."""
+        """List the seconds of a phase's steps, [window][rank][step]; `warmup` is one window."""
         return [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
-        """List seconds of every step, shape [rank][step], windows joined; also of another phase."""
+        """List the seconds of every step of a phase, shape [rank][step], windows joined."""
         return [list(chain.from_iterable(rank)) for rank in zip(*self.steps(phase), strict=False)]
 
     @property
     def step_seconds_mean(self) -> float:
-        """Mean seconds per step of the whole run: all windows' seconds over their steps."""
+        """Mean seconds per timed step: all windows' seconds over the number of their steps."""
         return sum(self.window_seconds) / float(sum(w["steps"] for w in self.windows))
 
     @property
     def images_per_s(self) -> float:
-        """Throughput of the whole run, on all ranks (Hoefler & Belli 2015, rule 3)."""
+        """Images per second of all ranks over all windows (Hoefler & Belli 2015, rule 3)."""
         assert self.config is not None
         return self.config.samples_per_step / self.step_seconds_mean
 
@@ -134,18 +134,18 @@ class Run:
 
     @property
     def parity_not_proven(self) -> list[str]:
-        """Tensors of which the run could not prove that every rank got the mean."""
+        """Names of tensors whose mean the run could not prove on every rank, sorted."""
         return outcome.unproven(self.end)
 
     @cached_property
     def broken(self) -> str | None:
-        """Why a log that claims a good end, or has none yet, must not be believed; or None."""
+        """The log's damage, or None; None also if its events say why the run is not ok."""
         ended = self.end or self.exit.get("code") or outcome.last(self.events, "error")
         return None if ended and outcome.judge(self.events) is not None else self.damage
 
     @cached_property
     def outcome(self) -> RunOutcome:
-        """What became of the run: causes that events name, then damage, then a lack of proof."""
+        """What became of the run; causes in its events outrank damage, damage a missing proof."""
         result = outcome.judge(self.events)
         if self.broken is not None:
             result = RunOutcome("failed", self.broken)
@@ -169,14 +169,12 @@ class Run:
 
     @property
     def state(self) -> str:
-        """One of STATES, but never 'planned'; 'running' where there is no end and no exit yet."""
+        """One of STATES, never 'planned'; 'running' if no end, exit, error or damage is there."""
         return self.outcome.state
 
 
 def read_run(path: Path) -> Run:
-    """Read one log in any state, in its study's archive too; raises UsageError only if it cannot
-    be read.
-    """
+    """Read a log in any state, also from its study's archive. Raises UsageError if unreadable."""
     from bench.record.archive import read_file  # here: a run reads none
 
     try:
@@ -188,7 +186,7 @@ def read_run(path: Path) -> Run:
 def parse_run(path: Path, data: bytes) -> Run:
     """Parse a log of any bytes; never raise for its content.
 
-    Torn lines are skipped, and are a fault only if the log has an `end`. An unknown schema is one.
+    Torn lines are skipped, and damage a log only if it has an `end`. An unknown schema is damage.
     """
     events, damaged, changed, torn = [], [], [], []
     before = 0
@@ -229,7 +227,7 @@ def parse_run(path: Path, data: bytes) -> Run:
 
 
 def _config(start: Mapping[str, Any]) -> RunConfig:
-    """Read the config that a run was asked for. Raises ValueError where it cannot be read."""
+    """Read a run's config from its start event. Raises ValueError if it cannot be read."""
     schema, values = start["schema"], dict(start["config"])
     if schema not in READABLE:
         raise ValueError(f"schema {schema}, and this version reads {READABLE[0]} to {SCHEMA}")
@@ -251,10 +249,10 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
 
 
 def set_aside(path: Path) -> str | None:
-    """Rename a log that no run writes any more and that has no result; returns what was done.
+    """Rename a log without a result that no run writes any more; return in words what was done.
 
-    None where `path` is no file, no log, damaged, of a study, or has a result. Raises UsageError
-    for a log whose run may still be at work, as far as its lock tells.
+    Returns None if `path` is no log or cannot be opened, or if the log is damaged, of a study or
+    has a result. Raises UsageError if the log is locked, since its run may still be at work.
     """
     if not path.is_file():  # a pipe would be waited for
         return None

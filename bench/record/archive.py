@@ -16,36 +16,36 @@ NAME = "logs.tar.gz"  # members are named from the study's folder on: runs/ID.js
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
-    """Read each file of the folder's archive; nothing where there is no archive.
+    """Read each file of the folder's archive; return {} if there is no archive.
 
-    Keys are relative to the folder, as 'runs/ID.jsonl'. Raises UsageError if it is damaged.
+    Keys are relative to the folder, as 'runs/ID.jsonl'. Raises UsageError for a damaged archive.
     """
     path = folder.absolute() / NAME
     return _members(path, path.stat().st_mtime_ns) if path.is_file() else {}
 
 
 def holds(path: Path) -> bool:
-    """Check whether FOLDER/KIND/NAME is there, as its own file or in the folder's archive."""
+    """Return whether FOLDER/KIND/NAME is there, as its own file or in the folder's archive."""
     return path.exists() or f"{path.parent.name}/{path.name}" in contents(path.parent.parent)
 
 
 def read_file(path: Path) -> bytes:
-    """Read FOLDER/KIND/NAME, else from its archive. Raises OSError; UsageError if it is damaged."""
+    """Read FOLDER/KIND/NAME, or its archived copy. Raises OSError; UsageError for a bad archive."""
     packed = contents(path.parent.parent).get(f"{path.parent.name}/{path.name}")
     return path.read_bytes() if packed is None or path.exists() else packed
 
 
 def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
-    """List every FOLDER/KIND/* of a suffix, sorted: files of their own and those in the archive."""
+    """List the sorted paths FOLDER/KIND/*SUFFIX of files and of members of the folder's archive."""
     members = map(PurePosixPath, contents(directory.parent))
     packed = (m.name for m in members if str(m.parent) == directory.name and m.suffix == suffix)
     return sorted({directory / name for name in packed}.union(directory.glob(f"*{suffix}")))
 
 
 def pack(files: Mapping[str, bytes], time: int) -> bytes:
-    """Pack files by name in a tar.gz: sorted, of nobody, all of one time (seconds since 1970).
+    """Return a tar.gz of files by name, sorted, without owners, all modified at `time`.
 
-    The same files give the same bytes.
+    `time` is in seconds since 1970. The same files and time give the same bytes.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
@@ -58,7 +58,7 @@ def pack(files: Mapping[str, bytes], time: int) -> bytes:
 
 @lru_cache(maxsize=4)  # a report asks for one log after the other
 def _members(path: Path, _modified_ns: int) -> Mapping[str, bytes]:
-    """Read all files of an archive; `_modified_ns` tells a new archive from one read before."""
+    """Read all files of an archive; `_modified_ns` makes the cache notice a changed archive."""
     try:
         with tarfile.open(path, "r:gz") as tar:
             files = ((info.name, tar.extractfile(info)) for info in tar)

@@ -1,4 +1,4 @@
-"""Structure of a run log's events, checked strictly: what is judged and timed; more is allowed."""
+"""Structure of a run log's events; judged and timed fields are checked, others are allowed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rank(TypedDict, total=False):
 
 
 def machine_of(rank: Mapping[str, Any]) -> str:
-    """Name a rank's machine: its boot_id, which containers of a host share, else hostname."""
+    """Return a rank's boot_id, which containers of a host share, or its hostname without one."""
     return str(rank.get("boot_id") or rank["hostname"])
 
 
@@ -63,7 +63,7 @@ class StepsEvent(TypedDict):
 class BreakdownEvent(TypedDict):
     """Parts of every observed step in seconds, each [rank][step]; they follow one another.
 
-    `begin` is on a clock that all ranks of a host share on the CPU, else on one of the rank's own.
+    On the CPU all ranks of a host share the clock of `begin`; on a GPU each rank has its own.
     """
 
     event: Literal["breakdown"]
@@ -78,7 +78,7 @@ class BreakdownEvent(TypedDict):
 
 
 class Exchanges(TypedDict):
-    """The exchanges that a framework noted itself: written until version 1.0."""
+    """The exchanges that a framework noted itself, written until version 1.0."""
 
     event: Literal["exchanges"]
 
@@ -99,7 +99,7 @@ class Window(TypedDict):
 
 
 class Epoch(TypedDict):
-    """One judged epoch: seconds of the slowest rank without the judging, mean loss over ranks."""
+    """One judged epoch: the slowest rank's seconds without judging, and the ranks' mean loss."""
 
     event: Literal["epoch"]
     training: Count
@@ -123,7 +123,7 @@ class Error(TypedDict):
 
 
 class End(TypedDict, total=False):
-    """How the run itself ended: status, checks, and what it counted in all; lists are by rank."""
+    """How the run itself ended: status, checks and counts; all lists but `parity` are by rank."""
 
     event: Required[Literal["end"]]
     status: Required[str]
@@ -135,11 +135,11 @@ class End(TypedDict, total=False):
 
 
 class Exit(TypedDict, total=False):
-    """How the launcher saw the run end, kept apart: a run may crash after complete data.
+    """How the launcher saw the run end: a run may crash after its own `end` event.
 
-    `said` are lines that run and launcher printed, none if all went well; `oom_kills` processes
-    that the launching machine's kernel killed for memory meanwhile; `session` stands for a
-    scheduler's job where there was none.
+    `said` has lines that run and launcher printed; it is empty if all went well. `oom_kills` counts
+    processes that the launching machine's kernel killed for memory meanwhile. `session` names the
+    job script's execution where no scheduler gave a job.
     """
 
     event: Required[Literal["exit"]]
@@ -171,7 +171,7 @@ class Damaged(ValueError):
 def parse(line: bytes) -> dict[str, Any]:
     """Parse one line as an event with at least the fields above.
 
-    Raises Damaged, or JSONDecodeError where it is no JSON: torn by a kill, or by a full disk.
+    Raises Damaged, or JSONDecodeError if the line is no JSON, as after a kill or on a full disk.
     """
     try:
         event: dict[str, Any] = _EVENT.validate_json(line)

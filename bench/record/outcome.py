@@ -1,4 +1,4 @@
-"""What became of a run, from its log alone: state, reason, each rank's last words, and what a log
+"""What became of a run by its log alone: state, reason and ranks' last messages; and what a log
 must show before its numbers count.
 """
 
@@ -50,7 +50,7 @@ _EDGES, _EDGES_S = 0.01, 0.05
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """`reason` is one line, '' only if the run is ok; `words` are the last ones of its ranks."""
+    """A run's state, its reason ('' only if the run is ok) and its ranks' last messages."""
 
     state: str
     reason: str = ""
@@ -61,10 +61,10 @@ OK = RunOutcome("ok")
 
 
 def judge(events: Sequence[Event]) -> RunOutcome | None:
-    """Tell what the events say against a run, or None where its own `end` says that all is well.
+    """Return what the events say against a run; None for a good `end` without any error event.
 
-    A known root cause outranks the way the run ended: ranks that survive a lost one are killed or
-    time out later, and would hide it.
+    A known root cause outranks the way the run ended. Ranks that survive a lost rank are killed or
+    time out later, and would hide the cause.
     """
     errors = [event for event in events if event["event"] == "error"]
     end, launcher = last(events, "end"), last(events, "exit")
@@ -107,12 +107,12 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
 
 
 def last(events: Sequence[Event], name: str) -> Event:
-    """Find the last event of a name; return an empty one if there is none."""
+    """Return the last event of a name, or {} if there is none."""
     return next((event for event in reversed(events) if event["event"] == name), {})
 
 
 def _causes(errors: Sequence[Event], launcher_lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield causes that have a state of their own, each with the line that proves it, in order."""
+    """Yield (state, line that proves it) of each cause with a state of its own, strongest first."""
     memory = "out of memory"
     yield from (("node lost", line) for line in launcher_lines if _NODE.search(line))
     yield from ((memory, _error(e)) for e in errors if _RANK_MEMORY.search(e["message"]))
@@ -129,7 +129,7 @@ def _error(error: Event) -> str:
 
 
 def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str, ...]:
-    """Take each message that ranks left, with the first of these, else the launcher's line."""
+    """Return ranks' distinct messages, _MOST_WORDS at most, or else one line of the launcher."""
     if not errors:
         telling = [line for line in launcher_lines if _TELLING.match(line)]
         return tuple((telling or list(filter(None, [" ".join(launcher_lines)])))[-1:])
@@ -140,7 +140,7 @@ def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str,
 
 
 def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
-    """Tell why the ranks that recorded themselves are not the world that was asked for."""
+    """Return how the recorded ranks differ from the world asked for; None if they do not."""
     ranks = [rank["rank"] for rank in host.get("ranks", ())]
     if ranks == list(range(config.world_size)):
         return None
@@ -149,7 +149,7 @@ def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
 
 
 def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator[str]:
-    """Name in words each demand that a log with a good end does not meet."""
+    """Yield in words each demand that a log with a good end does not meet."""
     of: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         of[event["event"]].append(event)
@@ -194,12 +194,12 @@ def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator
 
 
 def unproven(end: Event) -> list[str]:
-    """List the tensors of which a run could not prove that every rank got the mean."""
+    """List the names of tensors whose mean a run could not prove on every rank, sorted."""
     return sorted({name for step in end.get("parity", ()) for name in step.get("not_proven", ())})
 
 
 def _demanded(config: RunConfig, schema: int) -> Iterator[str]:
-    """Name the checks of such a run; without exchange ranks must have drifted apart."""
+    """Yield the checks that an `end` must pass; ranks without exchange must have drifted apart."""
     for check in CHECKS if config.emulate is None else EMULATED:
         if schema < _FIRST_SCHEMA.get(check, 0):
             continue
@@ -212,8 +212,8 @@ def _demanded(config: RunConfig, schema: int) -> Iterator[str]:
 
 
 def _trainings(config: RunConfig, epochs: Sequence[Event]) -> Iterator[str]:
-    """Check that each training has its epochs in order, the last of which is the first to reach the
-    target, or the last that it was given.
+    """Yield the faults of trainings: missing ones, and wrong or incomplete epochs. The last epoch
+    of a training must be the first to reach the target, or the last that was allowed.
     """
     trainings = [list(group) for _, group in groupby(epochs, key=lambda event: event["training"])]
     if len(trainings) != (0 if config.epochs is None else config.trainings):

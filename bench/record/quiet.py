@@ -15,15 +15,15 @@ NOISY = 0.02
 def share_of_others(busy: int, idle: int, stolen: int, run_ticks: int) -> float:
     """Return the share of a node's clock ticks that other processes and guests of its host took.
 
-    A node counts the process that each clock tick meets, a process counts the time that it ran. So
-    threads that wake often and briefly, as Gloo's do, can add up to more than their node. That must
-    not hide what was stolen.
+    A node counts the process that each clock tick meets; a process counts the time that it ran. So
+    threads that wake often and briefly, as Gloo's do, can add up to more than their node. Such an
+    excess must not hide stolen ticks.
     """
     return (max(0, busy - run_ticks) + stolen) / max(1, busy + idle + stolen)
 
 
 def look(seconds: float) -> float | None:
-    """Watch what others take of this machine; None where the kernel does not tell."""
+    """Return others' share of this machine during `seconds`; None if the kernel does not tell."""
     before, ticks = node_ticks(), family_ticks(os.getpid())
     time.sleep(seconds)
     after = node_ticks()

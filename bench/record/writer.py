@@ -18,7 +18,7 @@ _SEAL = b', "sha256": "'
 
 
 def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
-    """Write one line at the file's end, on a line of its own even after a torn one."""
+    """Append one event as a line of its own, also after a torn line. Raises OSError."""
     size = os.fstat(fd).st_size
     torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
     text = json.dumps(finite({"event": event, **fields}), allow_nan=False)
@@ -35,13 +35,13 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
 
 
 def seal(before: bytes, line: bytes) -> bytes:
-    """Add the digest to the line of an `end` or `exit`, for its place after the bytes `before`."""
+    """Return an `end` or `exit` line with a digest of the bytes `before` it and of its own."""
     head = line.removesuffix(b"}\n")
     return head + _SEAL + hashlib.sha256(before + head).hexdigest().encode() + b'"}\n'
 
 
 def finite(value: Any) -> Any:
-    """Replace the numbers that JSON does not have in `value` by 'nan', 'inf' and '-inf'."""
+    """Return `value` with 'nan', 'inf' and '-inf' in place of numbers that JSON does not have."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)
@@ -53,13 +53,13 @@ def finite(value: Any) -> Any:
 
 
 def is_sealed(before: bytes, line: bytes) -> bool:
-    """Check the digest in a line that follows `before`. A right one proves no key stands twice."""
+    """Return whether the digest in a line that follows the bytes `before` is right."""
     head = line.rpartition(_SEAL)[0]
     return seal(before, head + b"}\n") == line.rstrip() + b"\n"
 
 
 class RunLog:
-    """Writer of one run log; thread-safe. Ignores events after `end`, such as a late signal's."""
+    """Thread-safe writer of one run log. It ignores events after `end`, as a late signal's."""
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
@@ -78,7 +78,7 @@ class RunLog:
 
 
 def hold(fd: int) -> bool:
-    """Lock an open log for as long as the process lives; false where another has, or cannot."""
+    """Lock an open log until it is closed; return False if it is locked already, or cannot be."""
     try:
         import fcntl  # not on Windows, where logs are only read
 
@@ -89,7 +89,7 @@ def hold(fd: int) -> bool:
 
 
 def append_event(path: Path, event: str, **fields: Any) -> None:
-    """Add one event to an existing log, for the launcher or a rank but 0. Raises OSError."""
+    """Add one event to an existing log, without its writer. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND)
     try:
         append(fd, path, event, fields)

@@ -62,7 +62,7 @@ class CollectivesToTime(Options):
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 all results were right, 1 one was not, 2 the input was wrong."""
+    """Return exit status: 0 all right, 1 failed, 2 wrong input, 128 + n signal n."""
     options = CollectivesToTime()
 
     def read() -> RunConfig:
@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
 
 
 def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
-    """Parse what to time on which ranks. --help prints, exits 0; raises UsageError on bad input."""
+    """Parse what to time, and its run. --help prints, exits 0. Raises UsageError on bad input."""
     parser = new_parser(CollectivesToTime, _PROG)
     add_options(parser, RunConfig, _OF_RUN)
     words = read_words(parser, argv)
@@ -137,7 +137,7 @@ def run(
 def time_one(
     size: int, repetitions: int, backend: Backend, place: Device, launch: Launch
 ) -> dict[str, Any]:
-    """Time it without barrier and refill; read the clock when the device has finished.
+    """Time the all-reduce of `size` bytes to its end on the device, without barrier and refill.
 
     Returns its event for the log: seconds [rank][repetition], and how many results were wrong.
     """

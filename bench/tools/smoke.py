@@ -40,7 +40,7 @@ class TriedCell(NamedTuple):
 
 
 def try_cell(cell: str, log: Path) -> TriedCell:
-    """Train a few steps of one cell under mpirun, in processes of their own."""
+    """Train a few steps of one cell in new processes under mpirun; return what became of it."""
     backend, _, transport = cell.partition("/")
     words = [*_RUN, "--backend", backend, "--transport", transport, "--log-path", str(log)]
     ranks = launcher.command("mpirun", 2, args=launcher.ON_THIS_MACHINE)
@@ -60,7 +60,7 @@ def try_cell(cell: str, log: Path) -> TriedCell:
 
 
 def problem(rows: Sequence[TriedCell]) -> str:
-    """Say what is wrong with the machine or the exchange; '' where all is well."""
+    """Return what is wrong with the machine or the exchange; '' if all is well."""
     if bad := [row.cell for row in rows if not row.parity]:
         return f"{', '.join(bad)} failed, or parity is not proven"
     parted = len({row.parameters for row in rows}) > 1
@@ -68,7 +68,7 @@ def problem(rows: Sequence[TriedCell]) -> str:
 
 
 def main() -> int:
-    """Try every cell, print its row as it comes; exit code 1 with the reason where one is bad."""
+    """Try every cell and print its row; return 0, or print the reason and return 1."""
     rows = []
     with TemporaryDirectory(prefix="smoke-") as folder:
         for cell in CELLS:

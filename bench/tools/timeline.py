@@ -41,7 +41,7 @@ class TimelineOptions(Options):
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 written, 2 the input was wrong."""
+    """Record and write the timeline; return exit status 0, 2 for wrong input, 130 after Ctrl-C."""
     return reported(lambda: _write(*parse(argv)))
 
 
@@ -66,7 +66,7 @@ def _write(options: TimelineOptions, config: RunConfig) -> None:
 
 
 def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
-    """Parse our own options, and those of a run. --help prints and exits 0; raises UsageError."""
+    """Parse this command's options and a run's. --help prints and exits 0. Raises UsageError."""
     usage = f"{_PROG} --out OUT [options of python -m bench]"
     namespace, rest = new_parser(TimelineOptions, _PROG, usage).parse_known_args(argv)
     options, config = TimelineOptions.checked(vars(namespace), _PROG), parse_argv(rest)
@@ -77,10 +77,10 @@ def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
 
 
 class _Recorder(Observer):
-    """Marks on the device's own clock: events in the stream where the device is a GPU.
+    """Marks of points on the device's own clock, which are events in the stream of a GPU.
 
-    `steps` has the seconds of each point of each step: forward (its begin), loss, each
-    `gradient NAME` that is ready, backward (its end), ready (all are the mean) and done.
+    `steps` has when each step reached its points, in seconds: forward (begin), loss, each
+    `gradient NAME` (ready), backward (end), ready (all gradients are means) and done.
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch) -> None:
@@ -115,7 +115,7 @@ class _Recorder(Observer):
 
 
 def _record(config: RunConfig, steps: int) -> Timeline:
-    """Train `steps` steps after warm-up, and take medians. Raises UsageError as the run would."""
+    """Train `steps` steps after warm-up; return their medians. Raises UsageError as a run does."""
     import torch
 
     from bench import data, models

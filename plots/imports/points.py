@@ -1,4 +1,4 @@
-"""Observations into points: one value for each size, its reducer named, and no interval."""
+"""Observations into points: one value per quantity and size, with its reducer and no interval."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CURE = (
 
 
 def find_format(options: ImportOptions) -> Format:
-    """Look up the format that the options name. Raises UsageError; also for a bad --pattern."""
+    """Return the format that the options name. Raises UsageError for a bad format or --pattern."""
     if options.form not in FORMATS:
         cure = "the format pattern reads others by --pattern"
         raise UsageError(f"format {options.form!r} is none of {', '.join(FORMATS)}; {cure}")
@@ -51,9 +51,9 @@ def find_format(options: ImportOptions) -> Format:
 def read(
     form: Format, paths: Sequence[Path], options: ImportOptions, source: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Read files of one format as every number, a point for each quantity of each size, warnings.
+    """Read files of one format: all numbers, a point for each quantity and size, and warnings.
 
-    Raises UsageError if a file has nothing of the format, or what cannot be, and names the file.
+    Raises UsageError, naming the file, if it has nothing of the format or impossible values.
     """
     parts: list[pd.DataFrame] = []
     warnings: list[str] = []
@@ -92,7 +92,7 @@ def _complete(
     form: Format,
     options: ImportOptions,
 ) -> pd.DataFrame:
-    """Fill in what the user says of a file, or what its ranks tell."""
+    """Fill in what options or ranks say of a file; add warnings. Raises UsageError."""
     if values.empty:
         nothing = f"nothing in it is of the format {options.form} ({form.written_by})"
         raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
@@ -123,7 +123,7 @@ def _complete(
 
 
 def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.DataFrame:
-    """Divide files of one size into runs or ranks; where nothing says which, the user must."""
+    """Take files of one size as runs or ranks. Raises UsageError if `files` is missing or wrong."""
     if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
         return values
     of_runs = form.one_speaks or form.trainings or values["rank"].notna().any()
@@ -138,7 +138,7 @@ def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.D
 
 
 def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
-    """Drop lines that a restart wrote again, and refuse two different numbers in one place."""
+    """Drop lines that a restart wrote again. Raises UsageError for two numbers in one place."""
     place = ["file", "source", "quantity", *PLACES, *WORDS]
     once = values[~values.duplicated([*place, "value"])]
     if len(once) < len(values):
@@ -179,14 +179,14 @@ def _without_first(
 
 
 def _mean(quantity: str, x: pd.Series[float]) -> float:
-    """Average equal work: rates harmonically, as if over its seconds."""
+    """Return the mean over equal work: harmonic for rates, arithmetic for the rest."""
     if not _RATES.search(quantity):
         return float(x.mean())
     return float(x.iloc[0] if x.nunique() == 1 else 1 / (1 / x).mean())
 
 
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
-    """Average each quantity of each size over lines, epochs or runs."""
+    """Yield a point for each quantity of each size, averaged over lines, epochs or runs."""
     grouped: Any = values.groupby([*POINT, "quantity"], dropna=False)
     for (*point, quantity), rows in grouped:
         numbers, how, left_out = _over_ranks(rows, quantity, form)
@@ -215,10 +215,10 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
 def _over_ranks(
     rows: pd.DataFrame, quantity: str, form: Format
 ) -> tuple[pd.Series[float], str, int]:
-    """Make a number for each run, epoch and step of one quantity, which index it.
+    """Return a quantity's number for each run, epoch and step, which form the index.
 
-    Also returns what was done with the ranks ('' where none is named), and how many were left out
-    as ranks are missing.
+    Also returns in words how ranks were reduced ('' if they were not), and how many numbers were
+    left out because ranks are missing.
     """
     when = [name for name in ("run", "epoch", "step") if rows[name].notna().any()]
     ranked = rows["rank"].notna().any()
@@ -248,7 +248,7 @@ def _over_ranks(
 
 
 def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[str]:
-    """Write Markdown tables of all sizes: a row an epoch, a column a quantity and its reducer."""
+    """Yield a Markdown table per size: rows are epochs, columns are quantities with reducers."""
     sizes: dict[tuple[str, str], dict[str, pd.Series[float]]] = {}
     keys = [*POINT, "quantity"]
     grouped: Any = values[values["epoch"].notna()].groupby(keys, dropna=False, sort=False)

@@ -1,4 +1,4 @@
-"""Text of other tools' logs as observations: a row for each number, and the place it is of."""
+"""Text of other tools' logs as observations: a row for each number, with its place."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One kind of file, read by patterns, or as a table where it has none."""
+    """One kind of file, read by patterns, or as a table if there are no patterns."""
 
     written_by: str
     patterns: Sequence[str] = ()  # a group's name is a quantity or a place
@@ -56,7 +56,7 @@ FORMATS = {name: Format(**keys) for name, keys in tomllib.loads(_TABLES).items()
 
 
 class Line(NamedTuple):
-    """One line without colours; `rank` where a launcher tagged it."""
+    """One line without colours and tag; `rank` is a launcher's tag, None without one."""
 
     number: int
     text: str
@@ -66,9 +66,9 @@ class Line(NamedTuple):
 def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str], set[float]]:
     """Read a file as numbers, warnings, and the ranks that a launcher put before its lines.
 
-    Columns: quantity (with its unit; times are in seconds), value, PLACES and WORDS, missing where
-    the file does not tell. A match with group `value` but no group `name` gets `name`, the file's,
-    as its quantity. Raises UsageError for what is no number, or rows of unequal length.
+    Columns are quantity (with its unit; times are in seconds), value, and PLACES and WORDS, nan if
+    unknown. A match with a group `value` but no group `name` has the file's `name` as its quantity.
+    Raises UsageError for a text that is no number, and for a table with a wrong row or heading.
     """
     lines = _lines(data)
     rows, warnings = _of_lines(form, name, lines) if form.patterns else (_of_table(lines), [])
@@ -81,7 +81,7 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
 
 
 def _lines(data: bytes) -> list[Line]:
-    """Part a file into lines without tags. Of a progress bar's states, the last one stands."""
+    """Split a file into lines, without tags and with only the last state of a progress bar."""
     text = _COLOUR.sub("", data.decode("utf-8-sig", errors="replace"))
     lines = []
     for line in text.removesuffix("\n").split("\n"):
@@ -98,7 +98,7 @@ def _lines(data: bytes) -> list[Line]:
 
 
 def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row], list[str]]:
-    """Read all matches of all patterns. One with places alone speaks for the lines below it."""
+    """Return rows and warnings of all matches. A match of places alone holds for lines below."""
     patterns, marker = [re.compile(p) for p in form.patterns], re.compile(form.marker)
     rows: list[Row] = []
     marked, parts = 0, 0
@@ -131,7 +131,7 @@ def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row]
 
 
 def _of_table(lines: Iterable[Line]) -> list[Row]:
-    """Read the lines below a heading. A column without a name counts rows, as pandas writes it."""
+    """Read the lines below a heading, but no column without a name, such as pandas' row number."""
     lines = [line for line in lines if line.text.strip()]
     if not lines:
         return []
@@ -154,7 +154,7 @@ def _of_table(lines: Iterable[Line]) -> list[Row]:
 
 
 def _rows(texts: Mapping[str, str], line: Line) -> Iterator[Row]:
-    """Yield a row for each quantity of one match, or of one row of a table."""
+    """Yield a row for each quantity of a match or table row. Raises UsageError for a bad number."""
     places: Row = {} if line.rank is None else {"rank": line.rank}
     values: dict[str, float] = {}
     for name, text in texts.items():
@@ -189,7 +189,7 @@ def _as_quantity(name: str) -> str:
 
 
 def _cuts_a_number(match: re.Match[str]) -> bool:
-    """Check whether a group takes a part of a longer number, such as 0 of 0.396."""
+    """Return whether a group takes only part of a longer number, such as 0 of 0.396."""
     for name, group in match.groupdict().items():
         if group and name not in WORDS:
             start, end = match.span(name)

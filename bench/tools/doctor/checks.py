@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 
 def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check that all import, that there is one MPI, and that Horovod was built for this torch."""
+    """Yield findings: imports, whether there is one MPI, and whether Horovod fits this torch."""
     for name, error in facts["errors"].items():
         yield Finding(name, "failure", f"does not import: {error}", _SETUP)
     if facts["errors"]:
@@ -49,7 +49,7 @@ def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def own_name(host: str) -> Finding:
-    """Check that a host knows its own name: Gloo crashes or waits in vain where it does not."""
+    """Check that a host resolves its own name, as Gloo needs; return the finding."""
     try:
         address = socket.getaddrinfo(host, None)[0][4][0]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The doctor's round: look at this machine or launch, then try its cells, and say it all."""
+"""The doctor's round: it looks at this machine or launch, tries cells and prints findings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CURE = "run python -m bench with this --backend and --transport to see all it p
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 fit, 1 a failure was found, 2 the input was wrong."""
+    """Return exit status: 0 fit, 1 a failure was found, 2 wrong input, 128 + n signal n."""
     findings: Iterable[Finding] = ()
     host, alone, fit = "", False, True
     try:
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 
 
 def _look(argv: Sequence[str], config: RunConfig) -> Iterator[Finding]:
-    """Check a machine by itself: its libraries and its name, and ranks for each cell."""
+    """Yield findings of a machine by itself: libraries, host name and a trial of each cell."""
     facts = _probe()
     yield from checks.libraries(facts)
     yield checks.own_name(socket.gethostname())
@@ -86,7 +86,7 @@ def _look(argv: Sequence[str], config: RunConfig) -> Iterator[Finding]:
 
 
 def _try(argv: Sequence[str]) -> Finding:
-    """Start this command on some ranks of this machine, for one cell; its word on that."""
+    """Run the doctor for one cell on ranks of this machine; return its finding."""
     config = parse(argv)
     start = launcher.command("mpirun", config.world_size, args=launcher.ON_THIS_MACHINE)
     try:
@@ -109,7 +109,7 @@ def _try(argv: Sequence[str]) -> Finding:
 
 
 def _probe() -> dict[str, Any]:
-    """Ask a process of its own what is installed."""
+    """Return what a new process finds installed, or why it found nothing."""
     words = [sys.executable, "-m", "bench.tools.doctor.probe"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_LOOK_S)
@@ -123,7 +123,7 @@ def _probe() -> dict[str, Any]:
 
 
 def parse(argv: Sequence[str]) -> RunConfig:
-    """Read a run's options, of which none is needed. Raises UsageError on bad input."""
+    """Read a run's options, none required; set steps and rate. Raises UsageError on bad input."""
     sized = any(word.partition("=")[0] in _SIZES for word in argv)
     config = parse_argv([*argv, *([] if sized else ["--batch-per-rank", "4"])], PROG, _ABOUT)
     if not config.averages:
@@ -135,16 +135,16 @@ def parse(argv: Sequence[str]) -> RunConfig:
 
 
 def opening(config: RunConfig) -> str:
-    """Say what is compared, before it is."""
+    """Return the line that announces the comparison."""
     ranks, images = config.world_size, config.samples_per_rank
     work = f"{config.model} at {config.image_size} px, {images} images on each of {ranks} rank(s)"
     return f"parity of {config.cell}: {work}, {STEPS} steps; loading torch ..."
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
-    """Compare: false if the exchanged gradients of a step are not the mean of the ranks' own.
+    """Return False if the exchanged gradients of a step are not the mean of the ranks' own.
 
-    Every rank draws other weights, so that this fails where rank 0's are not sent to all.
+    Every rank draws other weights, so the result is False too if not all get rank 0's weights.
     """
     from bench.rig import assemble
     from bench.train.checks import digest
@@ -173,7 +173,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _finding(cell: str, steps: list[dict[str, Any]], holds: bool | None, sent: bool) -> Finding:
-    """Say the worst step in words, and what is not the same twice."""
+    """Describe the worst step's parity and gradients that vary."""
     from bench.instrument.parity import not_proven
 
     if holds is None:

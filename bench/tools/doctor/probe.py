@@ -1,4 +1,4 @@
-"""What is installed, asked by importing it, in a process that a library may crash."""
+"""What is installed, found by imports in a process of its own, as a library may crash it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def horovod() -> dict[str, Any]:
 
 
 def look() -> dict[str, Any]:
-    """Read facts of the libraries; why not, of each that does not import."""
+    """Return facts of the libraries, and the error of each that does not import."""
     facts: dict[str, Any] = {"errors": {}, "gpus": 0}
     for reader in (torch, torchvision, mpi4py, horovod):
         try:

