@@ -75,8 +75,8 @@ def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Ite
 
 
 def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
-    """Yield each point's exchange costs. Inflation of the backward pass and difference of unobserved
-    steps are relative to runs without exchange, paired by launch.
+    """Yield exchange costs of points. Inflation (backward pass) and difference (unobserved steps)
+    are seconds with the exchange minus seconds without it, paired by launch.
     """
     watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
     for point in sorted(table.launches.keys() | watched.keys()):

@@ -80,7 +80,7 @@ def hold(changed: Sequence[Change]) -> Hold:
 def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
     """Compare studies; judge each point's images/s in the last against `below` times the first's.
 
-    Raises UsageError for a single study, for one without logs, and for two with the same runs.
+    Raises UsageError for a single study, a study without logs, or two studies with equal runs.
     """
     if len(folders) < 2:
         raise UsageError("one study has nothing beside it; name two")

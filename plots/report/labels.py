@@ -20,7 +20,7 @@ def line_label(a: Analysis, point: Point) -> str:
 
 
 def page_arm(a: Analysis, point: Point) -> str:
-    """Return the arm whose figure shows a point: its own, or the `over` of one that lists cells."""
+    """Return the arm whose figure shows a point: its arm, or `over` of an arm that lists cells."""
     arm = a.loaded.study.arms.get(point.arm)
     return arm.over or point.arm if arm and arm.cells else point.arm
 
@@ -28,7 +28,7 @@ def page_arm(a: Analysis, point: Point) -> str:
 def sides(of: Analysis | Comparison) -> tuple[str, str]:
     """Name reference and candidate of a study or a comparison.
 
-    If arms of one cell make no single pair, the names are 'its reference arm' and 'an arm'.
+    If a study compares arms, but not just one pair, they are 'its reference arm' and 'an arm'.
     """
     if isinstance(of, Comparison):
         return words.sides(*of.points)

@@ -365,7 +365,7 @@ class ReportTable(NamedTuple):
 def tables(a: Analysis) -> list[ReportTable]:
     """Declare all tables of a report, in their order.
 
-    Add a table as a row here, or a column to the columns of a row; pages and summary.json follow.
+    Add a table as a row here, or a column to a row's columns; pages and summary.json then show it.
     """
     exchanged, trained = section(a, "Exchange"), section(a, "Training to a target")
     one, folded = ReportTable, partial(ReportTable, marked=False, depth=1)

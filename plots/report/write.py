@@ -29,8 +29,8 @@ _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_launches"
 def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     """Write a study's figures, report.html, report.md, summary.json, *.csv and dawnbench/ to `out`.
 
-    Curves, tables and sentences on scaling are those of the study `scaling`, if it is given.
-    Returns lines for a terminal. Raises UsageError if logs, curves or space for `out` are missing.
+    Scaling curves, tables and sentences are of the study `scaling`, if given. Returns lines for a
+    terminal. Raises UsageError if no log is usable, `scaling` has no curve, or writing fails.
     """
     a, other = analysed(folder), None if scaling is None else analysed(scaling)
     drawn = _drawn(a, other)
