@@ -1,1 +1,1 @@
-"""Rows to numbers: pure functions, no file is read or written."""
+"""Functions from rows to numbers, which neither read nor write a file."""

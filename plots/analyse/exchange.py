@@ -1,4 +1,4 @@
-"""Costs of the exchange of gradients: parts of a step, twins without it, and the exchange alone."""
+"""Costs of the gradient exchange: parts of steps, runs without exchange, and all-reduces alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StepParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Seconds that the exchange of a point adds to a step; None where the runs are not there."""
+    """Seconds that a point's exchange adds to a step; a value is None if its runs are missing."""
 
     point: Point
     exposed_seconds: Estimate | None
@@ -45,7 +45,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Seconds of a step with the exchange beside the backward pass, and after it."""
+    """Seconds of a step whose exchange overlaps the backward pass, or follows it (blocking)."""
 
     point: Point
     overlapped_seconds: Estimate
@@ -54,7 +54,7 @@ class Overlap:
 
 
 def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
-    """Split exposed time: `waiting` till the slowest rank's last gradient, `reducing` after it."""
+    """Yield observed points' parts; exposed time is `waiting` for other ranks, then `reducing`."""
     for point in sorted(observed.launches):
         means = observed.launches[point].values()
         unwatched = table.twin(point, observed.work(point))
@@ -75,8 +75,8 @@ def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Ite
 
 
 def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
-    """Subtract seconds without the exchange from those with: `inflation` of the backward pass, and
-    `difference` of steps that were not observed.
+    """Yield exchange costs of points. Inflation (backward pass) and difference (unobserved steps)
+    are seconds with the exchange minus seconds without it, paired by launch.
     """
     watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
     for point in sorted(table.launches.keys() | watched.keys()):
@@ -102,7 +102,7 @@ def _mean(seconds: Sequence[float]) -> Estimate | None:
 
 
 def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
-    """Compare blocking with overlapped, paired by launch; `ratio` is blocking over overlapped."""
+    """Yield each point's overlapped and blocking step times, and their ratio paired by launch."""
     for point in sorted(table.launches):
         blocking, launches = _without(table, point, "overlap", missing)
         if launches:
@@ -117,7 +117,7 @@ def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
 def _without(
     table: Table, point: Point, field: str, missing: list[NotCompared]
 ) -> tuple[Point, list[LaunchId]]:
-    """Find the point that differs in nothing but that `field` is off, and the launches of both."""
+    """Return the point that differs only in `field` being off, and shared launches ([] if none)."""
     work = table.work(point) if point in table.launches else {}
     if work.get(field) != "on" or (other := table.twin(point, {**work, field: "off"})) is None:
         return point, []
@@ -128,14 +128,14 @@ def _without(
 def _differences(
     table: Table, a: Point, seconds: Callable[[LaunchMean], float], missing: list[NotCompared]
 ) -> list[float]:
-    """Subtract from `a`'s seconds those of its twin without the exchange, by launch."""
+    """Return `a`'s `seconds` minus those of its twin without exchange, for each shared launch."""
     b, launches = _without(table, a, "exchange", missing)
     return [seconds(table.launches[a][x]) - seconds(table.launches[b][x]) for x in launches]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Predicted efficiency of a point if its exchange is fully exposed, and if fully overlapped."""
+    """Predicted efficiencies of a point whose exchange is fully exposed or fully overlapped."""
 
     point: Point
     curve: str
@@ -148,10 +148,10 @@ class Bound:
 def bounds(
     table: Table, runs: pd.DataFrame, measured: Sequence[Measured], missing: list[NotCompared]
 ) -> Iterator[Bound]:
-    """Yield a bound of every distributed point whose cell and ranks have a log of its processor.
+    """Yield a bound for each distributed point that has a plain process and a log of all-reduces.
 
-    `exchange_seconds` are of one all-reduce of all gradients, between measured sizes. Compute time
-    is the plain process's step, divided by the ranks for strong scaling.
+    The log has the point's cell, ranks and processor. Lines fitted to it give the time of one
+    all-reduce of all gradients. Compute time is the plain step, divided by ranks if strong.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):
@@ -188,11 +188,11 @@ def bounds(
 
 
 def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:
-    """Fit one line to small sizes and one to large, parted where both fit best; one line to few.
+    """Fit one line to small sizes and one to large, split where both fit best; if n < 6, only one.
 
-    Takes (bytes, seconds) by rising bytes; returns each line's first and last bytes, its latency in
-    seconds and its seconds per byte, neither below zero. Hockney's model (1994), by least relative
-    squares: a microsecond counts as much as a second.
+    Takes (bytes, seconds) by rising bytes. Returns each line's first and last bytes, its latency in
+    seconds and its seconds per byte, neither below zero. The model is Hockney's (1994), fitted by
+    least squares of relative errors.
     """
     from scipy.optimize import nnls  # which takes half a second to import
 

@@ -1,4 +1,4 @@
-"""Throughput, scaling against a named baseline, and gains of arms: pure functions of points."""
+"""Throughput, scaling against a named baseline, and gains of arms, from a table of points."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BASELINE_MAY_DIFFER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """Images per second of a point on one curve; geometric means over launches."""
+    """Speed and resources of a point on one curve; estimates are geometric means over launches."""
 
     point: Point
     curve: str
@@ -57,7 +57,7 @@ class Efficiency:
 
 
 def throughput(table: Table) -> Iterator[Throughput]:
-    """Yield every point of every curve, rising along each series: geometric means over launches."""
+    """Yield the throughput of every point of every curve; sizes rise along each series."""
     falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
@@ -85,7 +85,7 @@ def resources_of_point(
 ) -> dict[str, Estimate | None]:
     """Estimate a point's memory in bytes, FLOP/s per rank and FLOP utilisation (1 = peak).
 
-    None if a launch lacks it; peak as stated (model FLOP utilisation, Chowdhery et al. 2022).
+    A value is None if a launch lacks it. Utilisation is of the stated peak (Chowdhery et al. 2022).
     """
 
     def mean(name: str) -> Estimate | None:
@@ -104,7 +104,7 @@ def resources_of_point(
 
 
 def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]:
-    """Compare every distributed point with the common and its own one-rank baseline."""
+    """Yield distributed points' efficiencies against the common and their own one-rank baseline."""
     for curve, point, plain in distributed(table):
         one_rank = point._replace(world_size=1, batch_per_rank=fixed(point, curve))
         for kind, baseline in (("common", plain), ("own", one_rank)):
@@ -113,7 +113,7 @@ def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]
 
 
 def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
-    """Yield curve, point, and the plain process with as many images."""
+    """Yield (curve, point, plain process), of equal images per rank (weak) or step (strong)."""
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             if point.cell != "single":
@@ -129,10 +129,10 @@ def _against(
     baseline: Point,
     missing: list[NotCompared],
 ) -> Iterator[Efficiency]:
-    """Compare a point with a baseline, by shared launches where both share enough of them.
+    """Yield a point's efficiency against a baseline, paired by launch if enough are shared.
 
-    The efficiency is T(p0)/T(p) for weak scaling and that over p for strong, the speed-up p times
-    it. The overhead T(p) - T(p0) has a meaning for weak scaling only.
+    The efficiency is T(p0) / T(p) for weak scaling and T(p0) / (p T(p)) for strong. The speed-up is
+    p times the efficiency. The overhead T(p) - T(p0) has a meaning for weak scaling only.
     """
     pair = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.launches:
@@ -188,9 +188,9 @@ class Gain:
 
 
 def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Gain]:
-    """Compare every point with that of the arm it is told over, where the study compares cells.
+    """Yield each point's gain over the same point in the arm that its own arm names as `over`.
 
-    Nothing is decided, as nothing was asked. `ratio` is of images/s.
+    A study that compares arms of one cell has no gains. `ratio` is of images/s.
     """
     for point in table.launches if study.reference != study.candidate else ():
         baseline = point._replace(arm=study.over(point.arm) or point.arm)

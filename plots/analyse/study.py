@@ -1,4 +1,4 @@
-"""One study, analysed: everything that a report prints, computed once and rounded nowhere."""
+"""One study, analysed: the numbers that a report prints, computed once and rounded nowhere."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Trend:
-    """Seconds of a step in the last window over the first, over all runs of a cell in one arm."""
+    """Step time in the last window over that in the first, pooled over a cell's runs in one arm."""
 
     cell: str
     arm: str
@@ -52,7 +52,7 @@ class Trend:
 
     @property
     def changes(self) -> bool:
-        """Whether its runs as a whole still changed: by more than LIMIT, and beyond noise."""
+        """Whether the runs together still changed, by more than LIMIT and beyond noise."""
         if self.over_first is None or abs(self.over_first.ratio - 1) <= LIMIT:
             return False
         ends = self.over_first.interval()
@@ -97,7 +97,7 @@ class Analysis:
 
     @property
     def launches(self) -> int:
-        """Launches from which at least one run is usable."""
+        """Number of launches with at least one usable run."""
         return int(self.loaded.runs["launch"].nunique())
 
     @property
@@ -107,14 +107,14 @@ class Analysis:
         return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
 
     def emulated(self, arm: str | None = None) -> bool:
-        """Check whether compute slept in all runs of the folder, or in those of one arm."""
+        """Check whether compute slept in all usable runs, or all of `arm`; False without runs."""
         runs = self.loaded.runs
         slept = runs["emulated"] if arm is None else runs["emulated"][runs["arm"] == arm]
         return bool(len(slept) and slept.all())
 
     @property
     def primary(self) -> Comparison | None:
-        """The comparison that decides at the full error."""
+        """The primary comparison, which decides at the full error; None if there is none."""
         return next((c for c in self.comparisons if c.primary), None)
 
     @property
@@ -132,7 +132,7 @@ class Analysis:
 
     @property
     def attempts(self) -> dict[str, dict[str, int]]:
-        """Runs that gave no number, by cell and by what became of them; '' where no log says it."""
+        """Counts of runs without a number, by cell ('' if not known) and by how they ended."""
         loaded = self.loaded
         ends = [(x.cell, "repeated" if x.state == "ok" else x.state) for x in loaded.superseded]
         ends += [(x.cell, x.state) for x in loaded.unusable if x.state != "ok"]  # else a copy
@@ -189,7 +189,7 @@ def _single_first(row: Gain | Trained) -> tuple[object, ...]:
 
 
 def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
-    """Summarise the job's step time at each point: medians over runs of each run's percentiles.
+    """Yield the job's step times at each point: medians over runs of each run's percentiles.
 
     p95 and p99 are None where a run has too few steps.
     """
@@ -210,10 +210,10 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
 
 
 def planned_points(study: Study) -> list[Planned]:
-    """List every point of every curve.
+    """List every planned (curve, point), except points whose steps are observed.
 
-    One whose steps are observed is no point of a curve; a study that no site has filled in yet has
-    none.
+    The list is empty for a study that a site must still complete. Raises UsageError for a plan
+    that cannot run.
     """
     if study.needs_site:
         return []
@@ -228,7 +228,7 @@ def planned_points(study: Study) -> list[Planned]:
 
 
 def trends(runs: pd.DataFrame) -> list[Trend]:
-    """Pool the runs of a cell and arm: too noisy one by one, they show together what they share."""
+    """Return the trend of each cell and arm over all its runs, as a single run is too noisy."""
     pooled = []
     grouped: Any = runs.groupby(["cell", "arm"])
     for (cell, arm), rows in grouped:
@@ -256,7 +256,7 @@ def machine(host: dict[str, Any]) -> str:
 
 
 def gloo_builds(a: Analysis) -> str:
-    """Name whose Gloo carries each cell that is compared over Gloo; '' where none is."""
+    """Name the Gloo behind each compared cell that uses Gloo; '' if no cell does."""
     versions = a.loaded.host.get("versions", {})
     cells = [cell for c in a.comparisons for cell in (c.reference, c.candidate)]
     builds = {label(cell): build for cell in cells if (build := gloo(cell, versions))}
@@ -264,7 +264,7 @@ def gloo_builds(a: Analysis) -> str:
 
 
 def workload(a: Analysis) -> str:
-    """Describe what was trained by facts that all runs share, and name what is not as usual."""
+    """Describe the training by facts that all runs share, and name fields with unusual values."""
     values: dict[str, set[str]] = defaultdict(set)
     for cell, facts in zip(a.loaded.runs["cell"], a.loaded.runs["facts"], strict=True):
         work = comparability.varied_of(facts)

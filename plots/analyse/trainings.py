@@ -38,7 +38,7 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class RankPaces:
-    """Images/s and held-out accuracy (0 to 1) per rank, where ranks do not wait for one another."""
+    """Images/s and held-out accuracy (0 to 1) of ranks whose backend can be asynchronous."""
 
     point: Point
     slowest: Estimate  # images/s of each run's slowest rank, by its own steps
@@ -48,9 +48,9 @@ class RankPaces:
 
 
 def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
-    """Summarise the trainings of each point; runs that were not asked for any are left out.
+    """Yield a summary of each point's trainings; points without trainings are left out.
 
-    Seconds and epochs are of those that reached the target, accuracies of all at their last epoch.
+    Seconds and epochs are of trainings that reached the target; accuracies are of all, at the end.
     """
     for point, rows in by_point(runs):
         # one of the same seed is the same training: counted twice, n would be too large

@@ -1,1 +1,1 @@
-"""Numbers to figures, Markdown and JSON: the only room that rounds."""
+"""Figures, pages and files of a study, made from the numbers of its analysis."""

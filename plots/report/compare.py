@@ -58,13 +58,13 @@ class Change:
 
     @property
     def line(self) -> str:
-        """The point and its state in words."""
+        """The state, the point and the reason, in words."""
         return f"{self.state}: {describe(self.point)}: {self.reason}"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Two studies as a page and as data; `judged` only where a limit was given."""
+    """Studies side by side, as a page and as data; `judged` is empty unless a limit was given."""
 
     page: Page
     data: dict[str, Any]
@@ -72,15 +72,15 @@ class Compared:
 
 
 def hold(changed: Sequence[Change]) -> Hold:
-    """Judge all points together."""
+    """Return 'slower' if any point is slower, 'holds' if all hold, else 'not settled'."""
     states = {one.state for one in changed}
     return "slower" if "slower" in states else "holds" if states == {"holds"} else "not settled"
 
 
 def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
-    """Judge every point of the first and last study against `below` times the first's images/s.
+    """Compare studies; judge each point's images/s in the last against `below` times the first's.
 
-    Raises UsageError for one alone, and for two that hold the same runs.
+    Raises UsageError for a single study, a study without logs, or two studies with equal runs.
     """
     if len(folders) < 2:
         raise UsageError("one study has nothing beside it; name two")
@@ -128,11 +128,11 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
 def changes(
     before: Analysis, after: Analysis | None, below: float, nothing: str = "not in the later study"
 ) -> Iterator[Change]:
-    """Judge points run earlier, or planned and missing in either study, by the images/s ratio.
+    """Yield a change for each point run earlier, or planned in either study and run in neither.
 
-    It is later over earlier, unpaired, as other days are other launches: Welch's interval on logs.
-    Without a usable run `after` is None, and `nothing` says why. A point is judged by its interval
-    alone: a value without one may be chance.
+    The ratio is later over earlier images/s, with Welch's interval on logs, as studies share no
+    launches. `after` is None if the later study has no usable run. `nothing` is the reason for a
+    point that only the earlier study ran. A point without an interval is not settled.
     """
     planned = {gap.point for a in (before, after) if a for gap in a.gaps}
     for point in sorted(before.table.launches.keys() | planned):
@@ -168,8 +168,8 @@ def changes(
 
 
 def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
-    """List facts of the runs in which the studies differ, name and each study's values, but those
-    that follow from a point's size or settings.
+    """List (name, each study's values) for facts in which the studies differ, without those that
+    follow from a point's size, a framework's knobs or the launch.
     """
     by_study = []
     for a in studies:
@@ -185,7 +185,7 @@ def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
 
 
 def _study(folder: Path, a: Analysis) -> dict[str, Any]:
-    """Describe a study; `measured` is the day or days of its runs, which older logs lack."""
+    """Describe a study; `measured` is its first and last day, or 'not recorded' in older logs."""
     began = sorted(a.loaded.runs["began_s"].dropna())
     days = dict.fromkeys(f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d}" for s in began)
     return {

@@ -14,7 +14,7 @@ _TEX |= {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbac
 
 
 def latex(a: Analysis) -> str:
-    """Write the comparisons as a table for booktabs, whose caption names the baseline."""
+    """Return the comparisons as a LaTeX table for booktabs. Raises UsageError if there are none."""
     if not a.comparisons:
         raise UsageError("nothing was compared, so there is no table; see the report")
     lines = ["\\toprule", " & ".join(_HEAD) + " \\\\", "\\midrule"]
@@ -34,5 +34,5 @@ def latex(a: Analysis) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape text of a log or a study, which is no command of LaTeX."""
+    """Escape text of a log or a study, so that LaTeX finds no command in it."""
     return "".join(_TEX.get(letter, letter) for letter in clean(text, 1000))

@@ -1,6 +1,6 @@
 """Findings of a study, each made once: sentences and checks.
 
-Terminal, pages and figures choose from them.
+The terminal, the pages and summary.json choose from these findings.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Statement:
 
 
 def tally(rows: Sequence[Comparison]) -> str:
-    """Count how comparisons ended: 'A faster at 22 of 26 points (by 2 to 4 %), Equal at 4'."""
+    """Count verdicts: 'A faster at 22 of 26 points (by 2.1 to 4.3 %), Equal within 2 % at 4'."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in rows:
         groups[words.word(c)].append(c)
@@ -89,7 +89,7 @@ def findings(a: Analysis) -> list[Statement]:
 
 
 def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> list[Statement]:
-    """Put what another study says of its scaling curves in place of what this one says of its."""
+    """Return `whole`, the findings of `a`, with the sentences on scaling of the study `other`."""
     about = {kind: [one for one in findings(other) if one.kind == kind] for kind in _OF_CURVES}
     first, *emulated = about["emulated"] or about["machine"]
     return [
@@ -103,18 +103,18 @@ def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> lis
 
 
 def terminal(whole: Sequence[Statement], page: Path) -> list[str]:
-    """Write at most five lines: the answer, all comparisons, what holds, where the page is."""
+    """Return at most four lines: the answer, all comparisons, the checks and the page's address."""
     lines = [one.text for kind in ("answer", "others") for one in whole if one.kind == kind]
     return [*(clean(line, 500) for line in (*lines, standing(whole))), page.absolute().as_uri()]
 
 
 def trains(a: Analysis) -> bool:
-    """Check whether trainings are the answer: there are some, and no look at images/s."""
+    """Check whether trainings are the answer: some exist, and no comparison has enough launches."""
     return bool(a.trained) and all(c.paired.n < c.needs for c in a.comparisons)
 
 
 def _answers(a: Analysis) -> list[str]:
-    """Write the first sentence for readers who know no statistics; then those on trainings."""
+    """Return the answer, for readers who know no statistics, then the sentences on trainings."""
     trained = list(_trained(a))
     if trains(a):
         return trained
@@ -157,21 +157,21 @@ def _comparison(a: Analysis, c: Comparison) -> str:
 
 
 def _share(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> str:
-    """State by what share the side ahead may be faster, '4.9 to 10.1 %', from ratios."""
+    """Write by how much the side ahead may be faster, '4.9 to 10.1 %', from the ratio's ends."""
     low, high = ratios or (1.0, 1.0)
     low, high = (low, high) if c.paired.ratio > 1 else (1 / high, 1 / low)
     return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
 
 
 def _curve(c: Comparison) -> str:
-    """State the ratio of a study that draws a curve and plans launches too few for a claim."""
+    """State the ratio of a study that draws a curve and plans too few launches for a verdict."""
     n = count(c.paired.n, "launch")
     value = f"{short(c.estimate, ratio)} on {ranks(c.world_size)}{_way(c)}"
     return f"{over(c)} = {value}: {n} of a curve that claims nothing."
 
 
 def _contrast(a: Analysis, curves: Analysis) -> Iterator[str]:
-    """Explain in a sentence why the primary comparison and emulated curves tell of other sides."""
+    """Yield a sentence if the primary comparison and emulated curves favour different sides."""
     c = a.primary
     slept = [e for e in by_weight(curves) if e.emulated]
     same = [e for e in slept if c and (e.reference, e.candidate) == (c.reference, c.candidate)]
@@ -192,14 +192,14 @@ def _contrast(a: Analysis, curves: Analysis) -> Iterator[str]:
 
 
 def _ahead(c: Comparison) -> str:
-    """Name the side that is ahead; 'neither' where the ratio is inside the margin."""
+    """Name the side ahead; 'neither' for a ratio inside the margin if no side is surely faster."""
     if not (c.settled and not c.equal) and abs(math.log(c.paired.ratio)) <= math.log1p(c.margin):
         return "neither"
     return sides(c)[c.paired.ratio > 1]
 
 
 def _scaling(a: Analysis) -> Iterator[str]:
-    """Compare the largest point of each curve, arm and batch with one process."""
+    """Yield a sentence for each curve, arm and batch, on efficiency at the largest world size."""
     series: dict[tuple[str, str, int], list[Efficiency]] = defaultdict(list)
     for s in a.efficiency:
         if s.kind == "common":
@@ -216,8 +216,8 @@ def _scaling(a: Analysis) -> Iterator[str]:
 
 
 def _trained(a: Analysis) -> Iterator[str]:
-    """Describe each batch and arm at most ranks: the median seconds to the target, or the share
-    that is right at the end.
+    """Yield a sentence for each batch and arm at the largest world size: the median seconds to the
+    target, or without a target the accuracy after the last epoch.
     """
     most = max((t.point.world_size for t in a.trained), default=0)
     groups: dict[tuple[int, str], list[Trained]] = defaultdict(list)
@@ -238,7 +238,7 @@ def _trained(a: Analysis) -> Iterator[str]:
 
 
 def _emulated(a: Analysis) -> Iterator[str]:
-    """Tell what slept, what is real, and where the emulation ends."""
+    """Yield sentences on what slept, what is real, and at how many ranks the cores are full."""
     if not a.timelines:
         return
     which = "All compute" if a.emulated() else "Compute of the runs that are marked so"
@@ -275,7 +275,7 @@ def _why(a: Analysis) -> Iterator[str]:
 
 
 def _next(a: Analysis) -> Iterator[Statement]:
-    """Say what to do next for the primary comparison: one way, its command and its price."""
+    """Yield what to do next for the primary comparison, with its command, launches and minutes."""
     c, runs, name = a.primary, a.loaded.runs, a.loaded.study.name
     if c is None or not c.decides:
         return
@@ -317,7 +317,7 @@ def checks(a: Analysis) -> Iterator[Statement]:
 
 
 def _launches(a: Analysis) -> Iterator[Check]:
-    """Check for missing launches, a changed study and runs without a number."""
+    """Check for missing launches, a changed study, and runs set aside or without a number."""
     planned, n = a.loaded.study.launches, count(a.launches, "launch")
     n += " of each size" if a.loaded.runs["world_size"].nunique() > 1 and a.comparisons[1:] else ""
     points = count(len(a.planned), "planned point")
@@ -344,7 +344,7 @@ def _launches(a: Analysis) -> Iterator[Check]:
 
 
 def _work(a: Analysis) -> Iterator[Check]:
-    """Check for pairs of unequal work, and for runs that did not prove equal gradients."""
+    """Check for pairs that were not compared, and for runs that did not prove equal gradients."""
     points = {point for _, point in a.planned}
     planned = [n for n in a.not_compared if n.absent is None or n.absent in points]
     if planned:
@@ -362,7 +362,7 @@ def _work(a: Analysis) -> Iterator[Check]:
 
 
 def _parameters(a: Analysis) -> Iterator[Check]:
-    """Check whether cells of a launch ended with the same parameters, where sums have one order."""
+    """Check whether cells of a launch ended with equal parameters, on CPUs at 1 and 2 ranks."""
     sizes = {*a.loaded.runs["world_size"]}
     digests = [d for d in a.digests if d.world_size in sizes and d.groups]
     wrong = [mismatch for d in digests for mismatch in d.mismatches]
@@ -379,7 +379,7 @@ def _parameters(a: Analysis) -> Iterator[Check]:
 
 
 def _turns(a: Analysis) -> Iterator[Check]:
-    """Check whether the sides of every pair took turns with each other, and none was favoured."""
+    """Check whether all pairs took turns, and whether turns favour a side of the primary pair."""
     compared = {cell for c in a.comparisons for cell in (c.reference, c.candidate)}
     runs = a.loaded.runs
     reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])
@@ -417,7 +417,7 @@ def _turns(a: Analysis) -> Iterator[Check]:
 
 
 def _sessions(a: Analysis) -> Iterator[Check]:
-    """Check whether the interval of the primary comparison is over several sessions."""
+    """Check whether the primary comparison's interval is over sessions, and list their ratios."""
     if (c := a.primary) is None or not any(c.sessions):
         return
     each, over_them = by_session(c), c.unit == "sessions"
@@ -426,13 +426,13 @@ def _sessions(a: Analysis) -> Iterator[Check]:
 
 
 def by_session(c: Comparison) -> tuple[str, ...]:
-    """Write the ratio that each session gives of a comparison."""
+    """Return a line for each session of a comparison, with the session's name and ratio."""
     sessions = ratios_by_session(c.paired, c.sessions)
     return tuple(f"{session}: {short(e, ratio)}" for session, e in sessions)
 
 
 def _machine(a: Analysis) -> Iterator[Check]:
-    """Check whether the machine was quiet, runs steady and medians of the same ratio."""
+    """Check whether the machine was quiet, runs were steady and medians give the same ratio."""
     shares = a.loaded.runs.set_index("log")["others_share"].dropna().astype(float)
     noisy, known = shares[shares > NOISY].sort_values(), len(shares)
     most = f"more than {rule(NOISY)} of a node's processor time"

@@ -1,4 +1,4 @@
-"""How texts and numbers are written in a report: rounding happens only here."""
+"""Forms of texts and numbers in a report: how they are cleaned, escaped and rounded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clean(text: str, limit: int = 300) -> str:
 
 
 def escape(value: object, limit: int = 1000) -> str:
-    """Clean a text and escape it for Markdown: never a tag, link, heading, emphasis or formula."""
+    """Clean a text and escape it for Markdown: no tag, link, heading or formula is left."""
     line = clean(str(value), limit).replace("`", "'").replace("\\", "\\\\")
     line = html.escape(line, quote=False)
     line = re.sub(r"([*~$|]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
@@ -39,7 +39,7 @@ def escape(value: object, limit: int = 1000) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """Write '64.7 % [62.3, 67.2]'; below six launches, too few for an interval, each value."""
+    """Write '64.7 % [62.3, 67.2]', or for n < 6 single values: '64.7 % (n=2: 64.2, 65.2)'."""
     if e.shown is not None:
         # no end of a ratio is written as 1 unless it is 1
         low, high = ends(*e.shown, 3, 1.0) if form is ratio else map(form, e.shown)
@@ -86,7 +86,7 @@ def p_value(x: float) -> str:
 
 
 def number(value: Any) -> str:
-    """Write a value of somebody else's table: six digits, '-' for nothing, texts as they are."""
+    """Write a value of an imported table: floats with six digits, '-' if it is missing."""
     if value is None or value != value:
         return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -104,8 +104,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Pair each different key with its file's name: 'weak', or with what tells it from the others
-    of that name: 'weak-nesterov-true-matched-16'.
+    """Yield each distinct key and its file's name: `name`, followed by the parts of the key that
+    differ between keys, as in 'weak-nesterov-true-matched-16'.
     """
     keys = list(dict.fromkeys(keys))
     varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]

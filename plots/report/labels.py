@@ -14,13 +14,13 @@ from plots.analyse.study import Analysis
 
 
 def line_label(a: Analysis, point: Point) -> str:
-    """Name the line of a point in a figure: its cell, and an arm that not all cells have."""
+    """Name the line of a point in a figure: its cell, and its arm if that arm lists cells."""
     arm = a.loaded.study.arms.get(point.arm)
     return f"{point.cell} ({point.arm})" if arm and arm.cells else point.cell
 
 
 def page_arm(a: Analysis, point: Point) -> str:
-    """Return the arm whose figure shows a point: its own; if that lists cells, its `over`."""
+    """Return the arm whose figure shows a point: its arm, or `over` of an arm that lists cells."""
     arm = a.loaded.study.arms.get(point.arm)
     return arm.over or point.arm if arm and arm.cells else point.arm
 
@@ -28,7 +28,7 @@ def page_arm(a: Analysis, point: Point) -> str:
 def sides(of: Analysis | Comparison) -> tuple[str, str]:
     """Name reference and candidate of a study or a comparison.
 
-    Of a study that compares several arms of one cell there is no one candidate.
+    If a study compares arms, but not just one pair, they are 'its reference arm' and 'an arm'.
     """
     if isinstance(of, Comparison):
         return words.sides(*of.points)
@@ -42,7 +42,7 @@ def sides(of: Analysis | Comparison) -> tuple[str, str]:
 
 
 def over(of: Analysis | Comparison) -> str:
-    """Name the ratio: 'B / A', or 'x/b over x/a' of cells."""
+    """Name the ratio of candidate to reference: 'B / A', or for cells 'x/b over x/a'."""
     first, second = sides(of)
     return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
 
@@ -53,13 +53,13 @@ def versus(of: Analysis | Comparison) -> str:
 
 
 def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
-    """Name the mark of emulation of points or comparisons together, or of all runs; '' of none."""
+    """Return 'Emulated', 'Emulated in part' or '' for the arms of `rows`, or for all runs."""
     slept = {a.emulated()} if rows is None else {a.emulated(row.arm) for row in rows}
     return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
 
 
 def marked(a: Analysis, rows: Iterable[Any] | None, text: str) -> str:
-    """Put the mark of emulated runs before a text that speaks of such runs."""
+    """Put the mark of emulation of `rows`, if there is one, before a text on them."""
     return ": ".join(filter(None, (emulation(a, rows), text)))
 
 
@@ -70,7 +70,7 @@ def transport_order(transport: str) -> tuple[int, str]:
 
 
 def by_weight(a: Analysis) -> list[Comparison]:
-    """Sort the comparisons: the primary one, then most ranks, weak scaling before strong."""
+    """Return the comparisons, primary first, sorted by falling ranks, then curve and transport."""
 
     def weight(c: Comparison) -> tuple[object, ...]:
         curve = min(map(CURVES.index, c.curves))
@@ -80,5 +80,5 @@ def by_weight(a: Analysis) -> list[Comparison]:
 
 
 def section(a: Analysis, title: str) -> str:
-    """Entitle a section of numbers: all of an emulated study says so."""
+    """Return a section's title, with ' (emulated)' if compute slept in all runs."""
     return f"{title} (emulated)" if a.emulated() else title

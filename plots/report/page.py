@@ -35,7 +35,7 @@ Part = str | list[str] | Cells  # a paragraph, a list, a table
 
 @dataclass(frozen=True)
 class Section:
-    """What stands under one heading; `depth` as of tables."""
+    """What stands under one heading; `depth` is that of its tables."""
 
     title: str
     parts: Sequence[Part]
@@ -44,7 +44,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """All of a page, from which both forms are rendered."""
+    """Contents of a page, from which Markdown and HTML are rendered."""
 
     title: str
     sections: Sequence[Section]
@@ -54,7 +54,7 @@ class Page:
 
 
 def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
-    """Put together every section that has something to say; `drawn` names the figures."""
+    """Make a study's page from all sections that have contents; `drawn` names the figures."""
     # anybody wrote logs, studies and sites
     prose = _environment(finalize=lambda value: clean(str(value), 1000))
     template = prose.get_template("prose.j2")
@@ -83,7 +83,7 @@ def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
 
 
 def _prose(text: str) -> Iterator[str | list[str]]:
-    """Divide a text into paragraphs, and lines that begin with '- ' into lists."""
+    """Yield a text's lines as paragraphs, and adjacent lines that begin with '- ' as one list."""
     lines = [line for line in text.splitlines() if line.strip()]
     for listed, group in groupby(lines, key=lambda line: line.startswith("- ")):
         if listed:
@@ -93,7 +93,7 @@ def _prose(text: str) -> Iterator[str | list[str]]:
 
 
 def _context(a: Analysis) -> dict[str, Any]:
-    """Gather what the prose speaks of, and the template cannot find in an analysis by itself."""
+    """Return the variables of prose.j2: the analysis, values computed from it, and functions."""
     runs, places = a.loaded.runs, a.loaded.host.get("ranks", ())
 
     def span(column: str) -> str:
@@ -128,7 +128,7 @@ def _context(a: Analysis) -> dict[str, Any]:
 
 
 def _environment(**options: Any) -> Environment:
-    """Load the templates beside this module."""
+    """Make the environment that loads the templates beside this module."""
     loader = FileSystemLoader(Path(__file__).parent)
     blank: Any = {"trim_blocks": True, "lstrip_blocks": True, **options}
     environment = Environment(loader=loader, undefined=StrictUndefined, **blank)
@@ -137,13 +137,13 @@ def _environment(**options: Any) -> Environment:
 
 
 def markdown(whole: Page, deepest: int = 1) -> str:
-    """Render a page as Markdown, without the sections that are deeper."""
+    """Render a page as Markdown, without sections of a `depth` above `deepest`."""
     environment = _environment(finalize=lambda value: escape(value, 20_000))
     return environment.get_template("page.md.j2").render(page=whole, deepest=deepest)
 
 
 def html(whole: Page, figures: Mapping[str, str]) -> str:
-    """Render a page as one HTML file, which needs no server and no network; `figures`: SVG."""
+    """Render a page as one HTML text, which needs no network; `figures` holds SVG texts by name."""
     template = _environment(autoescape=True).get_template("page.html.j2")
     script = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
     drawn = []

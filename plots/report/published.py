@@ -1,4 +1,4 @@
-"""Imported and published numbers on a page, and ours beside them, marked as what they are."""
+"""A page of imported and published numbers, with our own beside them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ fall with the ranks, not images/s.
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
-    """Write published.md, from all tables of points in `folder` and our studies."""
+    """Write published.md from imported tables and our studies. Raises UsageError if one is bad."""
     tables = [_read_points(path) for path in sorted(folder.glob("*.csv"))]
     if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
@@ -66,7 +66,7 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
 
 
 def _read_points(path: Path) -> pd.DataFrame:
-    """Read one table of points. Raises UsageError where it is none."""
+    """Read one table of points. Raises UsageError if the file is not such a table."""
     try:
         words = dict.fromkeys(("source", "backend", "quantity", "reducer"), "str")  # 2017 is a name
         frame = pd.read_csv(path, dtype=words)
@@ -83,10 +83,10 @@ def _read_points(path: Path) -> pd.DataFrame:
 
 
 def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
-    """Give points of images_per_s their curve and efficiencies; missing where no baseline is.
+    """Add each rate's curve and efficiencies; an efficiency without a baseline is missing.
 
-    Own: over as many times the backend's own one rank; common: over `single` of one source. A batch
-    per rank makes a point of weak scaling, a global batch one of strong scaling.
+    A baseline has the same source and batch: the backend's one rank (own) or `single` (common). A
+    global batch makes scaling strong, else it is weak. Raises UsageError if a point has two rates.
     """
     strong = rates["global_batch"].notna()
     batch = rates["global_batch"].where(strong, rates["batch_per_rank"])
@@ -109,7 +109,7 @@ def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
 
 
 def _measured(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the same rows of the scaling curves of a study of ours."""
+    """Yield rows as `_scaled` makes them, from the scaling curves of a study of ours."""
     a = analyse(load(folder))
     for t in a.throughput:
         if t.curve not in ("weak", "strong"):

@@ -35,13 +35,13 @@ _FEW = 3  # rows, from which on what all say alike is said once
 
 
 def show(value: Any) -> str:
-    """Write a value as it is, several values in a row, and '-' for nothing."""
+    """Write a value as text, a tuple's items with ', ' between them, and an empty value as '-'."""
     return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "-"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, of rows of any type."""
+    """One column of a table, whose rows may be of any type."""
 
     of: str | Callable[[Any], Any]  # an attribute, such as 'point.cell', or what to make of a row
     title: str = ""  # on a page; '' where pages do not have it
@@ -55,7 +55,7 @@ class Column:
         return attribute if self.key is None else self.key
 
     def text(self, value: Any) -> str:
-        """Write a value as pages do: an estimate with its interval, '-' for none."""
+        """Write a value as pages do: an estimate with its interval, and None as '-'."""
         if isinstance(value, Estimate):
             return interval(value, self.form)
         return "-" if value is None else self.form(value)
@@ -66,7 +66,7 @@ class Column:
 
 
 class Cells(NamedTuple):
-    """A table as a page shows it: cells in words, and what all rows say alike in a line above."""
+    """A table as a page shows it; the line `above` holds columns in which all rows are alike."""
 
     above: str
     head: list[str]
@@ -74,7 +74,7 @@ class Cells(NamedTuple):
 
 
 def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
-    """Write a table's cells, without columns in which no row says anything."""
+    """Return the cells that a page shows, without empty columns; `rows` must not be empty."""
     head, cells, above = [], [], []
     for column in (column for column in columns if column.title):
         values = column.values(rows)
@@ -93,7 +93,7 @@ def shown(columns: Sequence[Column], rows: Sequence[Any]) -> Cells:
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Make the rows for JSON, unrounded; an estimate is value, low95, high95 and n (launches)."""
+    """Make a record of each row for JSON, unrounded; an estimate is value, low95, high95 and n."""
     kept = [c for c in columns if c.name]
     cells = [map(plain, c.values(rows)) for c in kept]
     return [dict(zip([c.name for c in kept], row, strict=True)) for row in zip(*cells, strict=True)]
@@ -113,7 +113,7 @@ def plain(value: Any) -> Any:
 
 
 def csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Write records as flat CSV: an estimate has four columns, lists are parted by '; '."""
+    """Write records as flat CSV: an estimate has four columns, list items are joined by '; '."""
     frame = pd.DataFrame([dict(_flat(row)) for row in rows], dtype=object)
     return frame.to_csv(index=False) if rows else ""
 
@@ -250,7 +250,7 @@ SERVED = (
 
 
 def throughput(a: Analysis) -> tuple[Column, ...]:
-    """Choose columns of speed, and of the other resources of a point that any log tells of."""
+    """Choose columns of speed, and of each other resource that at least one point has."""
     resources = (
         Column("rank_memory_bytes", "rank's memory MB [95 %]", megabytes),
         Column("device_memory_bytes", "device memory MB [95 %]", megabytes),
@@ -338,7 +338,7 @@ PROVENANCE = (Column(itemgetter(0), "part"), Column(itemgetter(1), "recorded"))
 
 
 def provenance(a: Analysis) -> Iterator[tuple[str, str]]:
-    """List what runs recorded of where they ran; count the runs where not all have a value."""
+    """Yield (part, text) of versions, git, env and platform; count runs if values differ."""
     recorded = a.loaded.runs["recorded"].tolist()
     for part in ("versions", "git", "env", "platform"):
         texts = []
@@ -365,7 +365,7 @@ class ReportTable(NamedTuple):
 def tables(a: Analysis) -> list[ReportTable]:
     """Declare all tables of a report, in their order.
 
-    A new table is a row here, a new column one of its columns: pages, summary.json and CSV follow.
+    Add a table as a row here, or a column to a row's columns; pages and summary.json then show it.
     """
     exchanged, trained = section(a, "Exchange"), section(a, "Training to a target")
     one, folded = ReportTable, partial(ReportTable, marked=False, depth=1)
@@ -410,7 +410,7 @@ def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def summarise(a: Analysis, data: dict[str, Any]) -> None:
-    """Put every table at its key in `data`, unrounded; what is None there stays so."""
+    """Put every table into `data` at its key, unrounded; a parent that is None stays None."""
     whole = [one for one in tables(a) if one.key]
     for one in whole:
         # tables of one key show parts of its records

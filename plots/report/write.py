@@ -27,10 +27,10 @@ _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_launches"
 
 
 def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
-    """Write figures/, report.html, report.md, summary.json and *.csv of a study into `out`.
+    """Write a study's figures, report.html, report.md, summary.json, *.csv and dawnbench/ to `out`.
 
-    Curves, tables and sentences on scaling are those of the study `scaling`, if it is given.
-    Returns the answer, for a terminal. Raises UsageError if no log is usable.
+    Scaling curves, tables and sentences are of the study `scaling`, if given. Returns lines for a
+    terminal. Raises UsageError if no log is usable, `scaling` has no curve, or writing fails.
     """
     a, other = analysed(folder), None if scaling is None else analysed(scaling)
     drawn = _drawn(a, other)
@@ -71,7 +71,7 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
 
 
 def _drawn(a: Analysis, scaling: Analysis | None) -> dict[str, Any]:
-    """Draw the figures of a study, with the scaling curves of another one if that is given."""
+    """Draw a study's figures, with `scaling`'s curves if given. Raises UsageError if none exist."""
     drawn = figures.draw(a)
     if scaling is None:
         return drawn
@@ -84,7 +84,7 @@ def _drawn(a: Analysis, scaling: Analysis | None) -> dict[str, Any]:
 
 
 def analysed(folder: Path) -> Analysis:
-    """Analyse a study's folder with all that lies in it. Raises UsageError if no log is usable."""
+    """Analyse a study's folder. Raises UsageError for no usable run or a bad collectives log."""
     loaded = load(folder)
     require(loaded, folder)
     sweeps = read_each(logs_in(folder / COLLECTIVES))
@@ -92,7 +92,7 @@ def analysed(folder: Path) -> Analysis:
 
 
 def _trainings(a: Analysis) -> dict[str, str]:
-    """Make tables of all trainings by epoch and of one training of each point, if there are any."""
+    """Return texts by file name: all trainings by epoch, and one training of each point."""
     if not a.trained:
         return {}
     trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
@@ -103,9 +103,9 @@ def _trainings(a: Analysis) -> dict[str, str]:
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
-    """Gather all that a report prints, unrounded; an estimate: value, low95, high95, n (launches).
+    """Return the contents of summary.json: all numbers, unrounded; estimates as in `records`.
 
-    Every row of numbers says whether it is emulated; what is not of one arm, whether any of it.
+    Every run, and every row of measurements, says in `emulated` whether compute slept.
     """
     study, launches = a.loaded.study, a.loaded.study.launches or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)

@@ -1,4 +1,4 @@
-"""Figures of one study: only here is matplotlib known, and no number computed."""
+"""Figures of one study. Only this package imports matplotlib; it computes no statistics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def draw(a: Analysis) -> dict[str, Figure]:
 
 
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Draw every figure, a new one too: of the rows that it shows, under its name."""
+    """Yield the file name and the figure of every figure; add new figures here."""
     # what slept is no row beside what computed
     kinds = ["emulated" if c.emulated else "real" for c in a.comparisons]
     for kind, name in file_names("ratio", [(kind,) for kind in kinds]):
@@ -42,7 +42,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield a page for each arm, that of most sizes first; `single` joins every one."""
+    """Yield a figure for each arm and kind of curve, with `single`; most sizes come first."""
 
     def page(row: Throughput) -> tuple[str, str]:
         return "batch" if row.curve == "batch" else "scaling", page_arm(a, row.point)
@@ -65,7 +65,7 @@ def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield a page for each number of ranks of the frameworks; one plain process is on each."""
+    """Yield a figure for each arm, global batch and world size, with `single` at that batch."""
 
     def key(p: Point) -> tuple[str, int, int]:
         return page_arm(a, p), p.global_batch, p.world_size
@@ -81,7 +81,7 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield a page for each size: its cells and arms are rows."""
+    """Yield a figure for each world size and batch per rank, with a row for each cell and arm."""
 
     def of(p: Point) -> tuple[int, int]:
         return p.world_size, p.batch_per_rank
@@ -92,9 +92,9 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def save(figures: dict[str, Figure], folder: Path) -> dict[str, str]:
-    """Write each figure as .svg, without dates: the same numbers give the same bytes.
+    """Write each figure as .svg, without dates, so that the same numbers give the same bytes.
 
-    Returns their SVG by name.
+    Returns the SVG texts by name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {name: _data(figure, "svg") for name, figure in figures.items()}
@@ -104,7 +104,7 @@ def save(figures: dict[str, Figure], folder: Path) -> dict[str, str]:
 
 
 def save_as(figure: Figure, path: Path) -> Path:
-    """Write one figure in the format that the file's name ends in."""
+    """Write one figure in the format of the path's ending, one of ENDINGS; return the path."""
     return write_whole(path, _data(figure, path.suffix[1:]))
 
 

@@ -18,7 +18,7 @@ from plots.report.figures.style import GREY, STYLE, in_order, look
 
 
 def draw(measured: Sequence[Measured]) -> Figure:
-    """Draw all logs in one figure, with each cell as in a study's figures."""
+    """Draw all logs in one figure; a cell looks as it does in a study's figures."""
     cells = in_order(m.cell for m in measured)
     sizes = sorted({ranks(m.ranks) for m in measured})
     machines = ", ".join(sorted({m.machine for m in measured}))
@@ -52,9 +52,9 @@ def draw(measured: Sequence[Measured]) -> Figure:
 
 
 def draw_folder(folder: Path, out: Path) -> Path:
-    """Draw the logs of `python -m bench collectives` in a folder, one of each cell, into `out`.
+    """Draw a folder's logs of `python -m bench collectives` into the file `out`; return its path.
 
-    Raises UsageError where there is none.
+    Raises UsageError for no log, a bad log, or two logs of one cell and number of ranks.
     """
     logs = sorted(folder.glob("*.jsonl"))
     if not logs:

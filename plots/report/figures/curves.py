@@ -1,4 +1,4 @@
-"""Scaling of every cell: images/s and efficiency against ranks, weak and strong side by side."""
+"""Curves of every cell: images/s and efficiency against ranks, or images/s against the batch."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def size(row: Throughput | Efficiency | Bound) -> int:
 
 
 def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency]) -> Figure:
-    """Draw images/s on top and efficiency below it, a column for each curve and fixed size.
+    """Draw images/s on top and efficiency below, in a column for each curve and fixed size.
 
-    `scaled` is over one plain process, or where there is none over each cell's own one rank.
+    `scaled` holds efficiencies against one plain process or, without it, each cell's one rank.
     """
     batch = rows[0].curve == "batch"
     lines = {(r.curve, fixed(r.point, r.curve)) for r in rows}
@@ -122,7 +122,7 @@ def _draw(
 
 
 def _draw_bounds(a: Analysis, ax: Axes, bounds: Sequence[Bound], cells: Sequence[str]) -> None:
-    """Draw dotted, in its cell's colour, where a point would be if no exchange overlapped."""
+    """Draw a dotted line, in the cell's colour, where points would be if no exchange overlapped."""
     for cell in in_order(line_label(a, b.point) for b in bounds):
         values = {
             b.point.world_size: b.visible_efficiency

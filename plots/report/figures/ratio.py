@@ -27,9 +27,9 @@ from plots.report.labels import over, sides, transport_order
 
 
 def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
-    """Draw a forest plot: a row per point, the margin shaded, 1 marked, each launch a dot.
+    """Draw a forest plot with a row per point, a shaded margin, a line at 1 and a dot per launch.
 
-    What differs between points stands at each row, what does not at the foot.
+    Words that differ between points stand at each row; words that are common stand at the foot.
     """
 
     def order(c: Comparison) -> tuple[object, ...]:
@@ -74,6 +74,6 @@ def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
 
 
 def _words(c: Comparison) -> list[str]:
-    """Say what tells a point from others."""
+    """Return the words that tell a point from others: ranks, transport, batch, curves and arm."""
     words = [ranks(c.world_size), c.transport, f"{c.batch_per_rank} images per rank"]
     return [*filter(None, [*words, "/".join(c.curves), c.arm])]

@@ -57,14 +57,14 @@ _NAMED = re.compile(rf'<g id="{_MARK}([0-9a-f]+)">')
 
 
 def in_order(cells: Iterable[str]) -> list[str]:
-    """Sort cells as the catalogue lists them, transport by transport, then those not known."""
+    """Sort cells by transport, then as in the catalogue; unknown cells come last, by name."""
     names = set(cells)
     known = sorted(catalogue.cells(), key=lambda c: transport_order(catalogue.parts(c).transport))
     return [cell for cell in known if cell in names] + sorted(names - set(known))
 
 
 def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> Style:
-    """Choose the look of a cell's line, markers and bars: its own, or else a spare one."""
+    """Return the style of a cell's line, markers and bars; an unknown cell gets a spare look."""
     spare = [c for c in cells if catalogue.look(c) is None]
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport = catalogue.parts(cell)
@@ -90,7 +90,7 @@ def is_log(values: Sequence[int]) -> bool:
 
 
 def bars(values: Estimates) -> list[list[float]] | None:
-    """Measure lengths below and above each value; None where no value has an interval to show."""
+    """Return the lengths of bars below and above all values; None if no value shows an interval."""
     if all(e.shown is None for e in values):
         return None
     lengths = [(e.value - e.shown[0], e.shown[1] - e.value) if e.shown else (0, 0) for e in values]
@@ -98,7 +98,7 @@ def bars(values: Estimates) -> list[list[float]] | None:
 
 
 def dots(e: Estimate) -> tuple[float, ...]:
-    """List the single launches, where they are too few for an interval."""
+    """Return each launch's value if there are several and no interval is shown; else ()."""
     return e.launches if e.shown is None and e.n > 1 else ()
 
 
@@ -113,9 +113,9 @@ def reach(estimates: Estimates, *others: float) -> Extent:
 def panels(
     rows: int, columns: int, row_in: float, names: int = 0
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Make axes in rows and columns; a row of them is `row_in` inches high.
+    """Make a figure, and its axes in rows and columns; a row is `row_in` inches high.
 
-    `names`: legend entries to leave room for.
+    `names` is the number of legend entries to leave room for.
     """
     lines = -(-names // _NAMES_IN_LINE)
     ratios = [row_in] * rows + [0.21 * lines] * bool(lines)
@@ -141,7 +141,7 @@ def mark(
 ) -> None:
     """Draw values along `axis` with intervals, or with dots for few launches.
 
-    A pointer on one shows it by `form`, as tables do.
+    A pointer on a mark shows its value as `form` writes it.
     """
 
     def place(where: Any, values: Any) -> tuple[Any, Any]:
@@ -169,7 +169,7 @@ def with_names(svg: str) -> str:
 
 
 def scale_axes(ax: Axes, values: Iterable[int], frame: Extent, log_y: bool) -> None:
-    """Put ranks or batches at their true places on the x axis; set ticks and limits of both."""
+    """Set ticks and scale of the x axis for `values` (ranks or batches), and limits of y."""
     at = sorted({*values})
     if log_y or is_log(at):
         ax.set_xscale("log", base=2)
@@ -184,7 +184,7 @@ def scale_axes(ax: Axes, values: Iterable[int], frame: Extent, log_y: bool) -> N
 
 
 def name_rows(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
-    """Write above each row, from top to bottom, its name and its values on two lines."""
+    """Write each row's name and values on two lines above the row, from top to bottom."""
     ax.set_ylim(len(names) - 0.55, -0.95)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
@@ -196,7 +196,7 @@ def name_rows(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
 
 
 def legend(figure: Figure) -> None:
-    """Draw one legend of all axes below them, without what stands there twice."""
+    """Draw one legend for all axes, with each name once, in the figure's last axes."""
     entries = [each.get_legend_handles_labels() for each in figure.axes]
     handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
     names = sorted(handles, key=lambda name: name.startswith("ideal"))
@@ -207,9 +207,9 @@ def legend(figure: Figure) -> None:
 def caption(
     a: Analysis, figure: Figure, points: Iterable[Any], title: str, notes: Sequence[str]
 ) -> None:
-    """Say on top what is drawn and whether it is real, and write notes at the foot.
+    """Write a title that says what is drawn and whether it is real, and notes at the foot.
 
-    `points` are those of all that is drawn: the figure's label is their mark of emulation.
+    `points` are all points that are drawn; the figure's label becomes their mark of emulation.
     """
     mark = emulation(a, points)
     figure.set_label(mark)
@@ -226,20 +226,20 @@ def inscribe(figure: Figure, title: str, foot: str) -> None:
 
 
 def complete(a: Analysis, figure: Figure) -> None:
-    """Add workload and machine, which a page says once, to the foot of a figure by itself."""
+    """Add workload and machine to the foot of a figure that stands without its page."""
     foot = f"{figure.get_supxlabel()} {workload(a)}. {machine(a.loaded.host)}."
     inscribe(figure, figure.get_suptitle(), clean(foot, 700))
     figure.set_figheight(figure.get_figheight() + _MACHINE_IN)
 
 
 def strip(figure: Figure) -> None:
-    """Take off title and foot, which a paper has in its caption, but the mark of emulation."""
+    """Remove title and foot, which a paper's caption replaces, but keep the mark of emulation."""
     inscribe(figure, str(figure.get_label()), "")
     figure.set_figheight(figure.get_figheight() - _CAPTION_IN)
 
 
 def bars_explained(estimates: Estimates, unit: str = "launches") -> str:
-    """Say what n counts and how to read the bars, over the unit of the intervals."""
+    """Explain n and the bars; `unit` is what the intervals are over."""
     n = sorted({e.n for e in estimates})
     remarks = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
     remarks[0] += ": one launch, no interval" if n[-1] == 1 else " launches"

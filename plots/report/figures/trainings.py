@@ -1,4 +1,4 @@
-"""How accurate trainings became, against epochs and seconds, and how many were done by when."""
+"""Accuracy against epochs and seconds, and the share of trainings at the target against seconds."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FAR = 60  # percent: an epoch below it is left of where trainings differ
 
 
 def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
-    """Draw accuracy against epochs and seconds, with one training bold, the same in every cell;
-    where there is a target, draw the share of trainings that have reached it.
+    """Draw accuracy against epochs and seconds, with the training of one seed bold in every cell.
+    If there is a target, also draw the share of trainings that have reached it.
     """
     targets = sorted({row.target for row in rows if row.target is not None})
     n = 2 + bool(targets)
@@ -71,8 +71,8 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
 def _draw_cell(
     axes: Sequence[Axes], row: Trained, usual: Training, name: str, style: dict[str, Any]
 ) -> None:
-    """Draw a cell's trainings, with the one of the usual training's seed in bold: one of each
-    cell's own choice would show other seeds as if frameworks learnt differently.
+    """Draw a cell's trainings, with the one of the seed of `usual` in bold, as in every other cell:
+    other seeds would look as if frameworks learnt differently.
     """
     same = (t for t in row.trainings if (t.seed, t.index) == (usual.seed, usual.index))
     chosen = next(same, row.usual)
