@@ -11,7 +11,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
-from bench.study.frames import load
+from bench.study.frames import load, require
 from bench.study.points import fixed
 from plots.analyse.study import analyse, machine
 from plots.imports.text import RATE
@@ -110,7 +110,9 @@ def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
 
 def _measured(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield rows as `_scaled` makes them, from the scaling curves of a study of ours."""
-    a = analyse(load(folder))
+    loaded = load(folder)
+    require(loaded, folder)
+    a = analyse(loaded)
     for t in a.throughput:
         if t.curve not in ("weak", "strong"):
             continue

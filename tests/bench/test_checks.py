@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from bench.backends.protocol import Backend
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig, UsageError, make_config
 from bench.train import checks
 from bench.train.loop import Input
 
@@ -44,6 +44,22 @@ def test_a_run_whose_samples_are_not_complete_is_not_ok(sizes: list[int], comple
         samples.step()
     facts = checks.check_samples(samples, Backend(), config)
     assert facts == {"checks": {"samples_per_step": complete}, "samples": sum(sizes)}
+
+
+@pytest.mark.parametrize("exchange", ["on", "off"])
+def test_ranks_that_exchange_end_alike_and_others_apart(
+    exchange: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"backend": "ddp", "transport": "gloo", "world_size": 2, "exchange": exchange}
+    config = make_config({"batch_per_rank": 4, **fields})
+    name = "parameters_equal" if exchange == "on" else "parameters_differ"
+    backend = Backend()
+    for other, alike in (("", True), ("another digest", False)):
+        monkeypatch.setattr(
+            backend, "gather", lambda digest, other=other: [digest, other or digest]
+        )
+        facts = checks.check_emulation(config.steps, backend, config, nn.Linear(2, 2))
+        assert facts["checks"] == {"gradients_averaged": True, name: alike == (exchange == "on")}
 
 
 CONFIG = RunConfig(batch_per_rank=4, image_size=8, threads=1)

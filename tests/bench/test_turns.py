@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
+from bench.launch.world import Launch
 from bench.lifecycle import turns
-from bench.lifecycle.turns import EVERYBODY, VARIABLE, Place, TurnTable, place_of
+from bench.lifecycle.turns import EVERYBODY, VARIABLE, Place, SharedTurns, TurnTable, place_of
 from tests.bench.ranks import ROOT, environment
 from tests.bench.test_faults import left_behind
 
@@ -65,6 +66,14 @@ def test_all_see_one_table_and_the_first_who_breaks_off_counts(table: TurnTable)
     table.break_off(1)
     other.break_off(0)
     assert (table.broken_by, other.broken_by) == (1, 1)
+
+
+def test_what_is_counted_outside_the_turns_of_a_world_adds_up(table: TurnTable) -> None:
+    counts: Iterator[dict[str, int | None]]
+    counts = iter([{"busy": 10, "stolen": None}, {"busy": 15}, {"busy": 40, "stolen": 2}])
+    own = SharedTurns(table, Launch("mpirun", 0, 1, 0, 1, "test"), lambda: next(counts), 60)
+    assert own.aside() == {"busy": 5}
+    assert own.aside() == {"busy": 30}, "what could not be read before counts for nothing"
 
 
 def test_memory_that_cannot_be_written_is_told(
