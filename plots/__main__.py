@@ -20,7 +20,7 @@ except ImportError as missing:
 
 
 class MakeReport(Command):
-    """Write report.md, figures, summary.json and tables beside a study's logs; print the answer."""
+    """Write report.html, report.md, figures, summary.json and tables; print the answer."""
 
     folder: StudyPath
     scaling: Path | None = option(

@@ -92,9 +92,9 @@ class RunHere(StudyOptions):
 class Submit(ClusterOptions):
     """Submit a job for each launch and node count with runs left to do; repeat it to resume.
 
-    If no runs are left and a look does not settle the study, two more launches are submitted. The
-    report job, which starts last, does the same. Jobs that measure are left in the queue, so the
-    command may be repeated at any time.
+    If no runs are left and a look settles nothing, two more launches follow, up to max_launches.
+    The report job, which starts last, does the same. A repetition leaves queued measuring jobs
+    alone, so repeat it at any time.
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()

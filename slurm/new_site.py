@@ -124,7 +124,7 @@ def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
 
 
 def _ranks(best: NodeKind) -> dict[str, Any]:
-    """Return values for a rank per GPU, else per socket, with its share of CPUs, and `notes`."""
+    """Return a site's values for a rank per GPU, or per socket without GPUs, and `notes`."""
     cpus, cores = best.cores * best.threads, best.cores // best.sockets
     if not best.gpus:
         rule = f"a rank for each of the {best.sockets} sockets, with a thread for each of its "

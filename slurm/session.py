@@ -107,7 +107,7 @@ class Work:
 
     @property
     def todo(self) -> list[PlannedRun]:
-        """The runs that are not ok, and the runs compared with them."""
+        """The runs to do, as `not_comparable` selects them."""
         return not_comparable(self.statuses, self.study.pairs)
 
     @property
@@ -129,7 +129,7 @@ class Work:
         return render_batch(self.study, self.text, self.site, job, self.folder.path, minutes)
 
     def report_script(self) -> str:
-        """Render the report job's script; if looks decide, it also submits the next launches."""
+        """Render the report job's script, which also submits further launches if `looks`."""
         again = ["submit", *self.options.words()] if self.looks else []
         return render_report(self.study, self.site, self.folder.path, again)
 

@@ -80,7 +80,7 @@ PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.holds)
 
 
 class Role(Flag):
-    """Role of a field in a study: exactly one of the first five flags, and any others."""
+    """Role of a field in a study: one of the first five flags, plus any of the rest."""
 
     CELL = auto()  # names what is compared
     POINT = auto()  # a size at which it is compared

@@ -100,7 +100,7 @@ class Synthetic(Dataset[Batch]):
 
 
 class Generated(Dataset[Batch]):
-    """Points around 32 centres, one a class, as grey images of any size that can be learnt.
+    """Learnable grey images of any size: points around 32 centres, one for each class.
 
     10,000 are trained on, as in the exercises that the MLP is from, and 2,000 are held out. Sample
     i is a function of the seed and i alone.

@@ -23,19 +23,19 @@ class Observer:
         """Note a step's start, before its batch is asked for; `step` counts from 0 with warm-up."""
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        """Note that the batch is on the device, and no gradient of the step before is left."""
+        """Record that the batch is on the device, and no gradient of the step before is left."""
 
     def forward_done(self) -> None:
-        """Note that the loss of a micro-batch is there."""
+        """Record that the loss of a micro-batch is there."""
 
     def backward_done(self) -> None:
-        """Note that a micro-batch's backward pass has returned; the exchange may still go on."""
+        """Record that a micro-batch's backward pass has returned; the exchange may still go on."""
 
     def gradients_ready(self) -> None:
-        """Note that every gradient is the mean over ranks and not clipped yet."""
+        """Mark the exchange, if any, as over; no gradient is clipped yet."""
 
     def step_end(self) -> None:
-        """Note that the parameters are updated."""
+        """Record that the parameters are updated."""
 
     def take(self) -> dict[str, list[float]]:
         """Return lists by name, for the log, with a number for each step since the last call."""

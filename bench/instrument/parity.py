@@ -230,8 +230,8 @@ def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Parity(Observer):
-    """A check of `steps`, each of which costs every rank three more forward and backward passes.
-    The differences of the later two from the first are the rank's own noise.
+    """A check of `steps`. In each, every rank computes its own gradients three times; what the
+    last two differ by from the first is its own noise.
     """
 
     def __init__(

@@ -173,7 +173,7 @@ class TurnTable:
         return next((other for other in after if not is_done[other]), EVERYBODY)
 
     def acknowledge(self, row: int, serial: int) -> None:
-        """Note that the process of a row has seen a turn begin."""
+        """Record that a row's process has seen turn `serial`."""
         self._numbers[row + 1] = serial
 
     def has_woken(self, process: Process, serial: int) -> bool:
@@ -227,8 +227,8 @@ ALONE = Turns()
 class SharedTurns(Turns):
     """One process's part in the turns of a launch of several worlds.
 
-    `counters` reads counts that other worlds add to. The worlds of a node must meet within a part
-    of `stall_timeout_s`, the run's limit for silence.
+    `counters` reads the node's clock ticks. A node's worlds must meet within 80 % of
+    `stall_timeout_s`, the run's limit for silence.
     """
 
     def __init__(

@@ -222,8 +222,8 @@ def _ghost(before: int, after: int, kernel: int, *pool: nn.Module) -> list[nn.Mo
 
 
 class _GhostBatchNorm(nn.BatchNorm2d):
-    """Batch normalisation of each sixteenth of the batch by itself (Hoffer et al. 2017), or of
-    larger equal parts if sixteenths are not whole or are too small; its scale stays 1.
+    """Batch normalisation over each 16th of the batch (Hoffer et al. 2017), or over fewer, larger
+    parts if the batch is small or does not divide by 16; its scale stays 1.
     """
 
     def __init__(self, channels: int) -> None:

@@ -35,7 +35,7 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
 
 
 def seal(before: bytes, line: bytes) -> bytes:
-    """Return an `end` or `exit` line with a digest of the bytes `before` it and of its own."""
+    """Return `line`, an `end` or `exit`, with a digest of `before` and itself."""
     head = line.removesuffix(b"}\n")
     return head + _SEAL + hashlib.sha256(before + head).hexdigest().encode() + b'"}\n'
 

@@ -1,4 +1,4 @@
-"""Points: means of their runs inside each launch, and the launches that two points share.
+"""A point's means in each launch, and the launches that two points share.
 
 A launch has runs, and a run has steps. A point's runs in one launch are averaged as times, never as
 rates (Hoefler & Belli 2015, rule 3).
@@ -52,7 +52,7 @@ class LaunchMean:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """Two points that were not compared, in one launch or at all, and why."""
+    """Two points that are not compared in one launch, or in any, and why."""
 
     pair: str  # both of them, in words
     reason: str

@@ -1,7 +1,8 @@
 """Intervals, decisions and power, as pure functions of numbers, with the sources of formulas.
 
-Ratios of positive numbers (seconds, images/s) are estimated on their logarithms. An observation is
-the mean of one launch, never a step (Kalibera & Jones 2013: repeat at the level that varies most).
+Ratios of positive numbers (seconds, images/s) are estimated on their logarithms. Observed
+are launches, runs or trainings, never steps (Kalibera & Jones 2013: repeat at the level that
+varies most).
 """
 
 from __future__ import annotations

@@ -56,10 +56,10 @@ def word(c: Comparison) -> str:
 
 
 def sentence(c: Comparison) -> str:
-    """State the verdict with difference and interval: 'Horovod faster: 5.3 % [0.6, 10.1]'.
+    """State the verdict, with difference and interval if due: 'Horovod faster: 5.3 % [0.6, 10]'.
 
-    The difference is of the faster side over the other side, or without a faster side of the
-    candidate over the reference.
+    The difference says how much faster the faster side is; if none is, the candidate than the
+    reference.
     """
     text = word(c)
     if c.decides and c.paired.n < c.needs:

@@ -61,7 +61,7 @@ def check_training(
 def check_emulation(
     averaged_steps: int, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
-    """Check averages and parameters of an emulated run; return checks. All ranks must call it."""
+    """Check an emulated run's gradients and parameters; return checks. All ranks must call it."""
     digests = backend.gather(digest(model))
     averaged = backend.reduce_scalar(float(averaged_steps == config.steps), "min") == 1.0
     checks = {"gradients_averaged": averaged, **_parameters(config, len(set(digests)))}

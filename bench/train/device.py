@@ -26,7 +26,7 @@ class Stopwatch:
         return self._clock()
 
     def mark(self) -> None:
-        """Note a moment between steps; never wait for the device, as a wait ends its overlap."""
+        """Record a moment between steps, without waiting for the device to finish its work."""
         self._marks.append(self._clock())
 
     def remark(self) -> None:
@@ -143,7 +143,7 @@ Device = Cpu | Cuda
 
 
 def choose(config: RunConfig, launch: Launch) -> Device:
-    """Choose this rank's device. Raises UsageError if there is no GPU, or if there are too few."""
+    """Choose this rank's device. Raises UsageError if device=cuda and GPUs are missing."""
     return Cuda(config, launch) if config.device == "cuda" else Cpu()
 
 

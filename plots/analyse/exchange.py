@@ -75,8 +75,8 @@ def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Ite
 
 
 def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
-    """Yield exchange costs of points. Inflation (backward pass) and difference (unobserved steps)
-    are seconds with the exchange minus seconds without it, paired by launch.
+    """Yield exchange costs of points. Inflation is seconds of the backward pass with the exchange
+    minus without it, paired by launch; difference is the same of unobserved steps.
     """
     watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
     for point in sorted(table.launches.keys() | watched.keys()):

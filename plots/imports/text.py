@@ -67,7 +67,7 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
     """Read a file as numbers, warnings, and the ranks that a launcher put before its lines.
 
     Columns are quantity (with its unit; times are in seconds), value, and PLACES and WORDS, nan if
-    unknown. A match with a group `value` but no group `name` has the file's `name` as its quantity.
+    unknown. If a match has `value` but no `name`, the parameter `name` is its quantity.
     Raises UsageError for a text that is no number, and for a table with a wrong row or heading.
     """
     lines = _lines(data)

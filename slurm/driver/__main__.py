@@ -83,7 +83,7 @@ def _report(options: JobOptions) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return exit status: 0 done, 1 runs not ok, 2 going on is of no use, 128 + n signal n."""
+    """Return exit status: 0 done, 1 a run is not ok, 2 do not retry, 128 + n signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
     common = list(argv[at + 1 :])
 

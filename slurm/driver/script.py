@@ -63,8 +63,8 @@ class GroupLines(NamedTuple):
 def read_groups(text: str) -> list[GroupLines]:
     """Read a script's groups of runs; skip comments and empty lines. Raises UsageError.
 
-    `turns N` makes a group of the next runs, N at most. Each of the N runs below `apart N REASON`,
-    and each run below no such line, is a group of its own.
+    `turns N` groups the next runs, N at most. Every other run is a group of its own; the next N
+    after `apart N REASON` have that reason.
     """
     groups: list[GroupLines] = []
     head, left, reason = "", 0, ""

@@ -163,6 +163,8 @@ def verbs(rank: Rank) -> None:
     assert rank.equal(network), "rank 0's weights must win"
     session.model(torch.ones(2, 3, 8, 8)).sum().backward()
     session.synchronize_gradients()
+    if config.settings == "matched":
+        assert not session.broadcasts_buffers, "no framework sends more than another"
     with torch.no_grad():
         for buffer in network.buffers():
             buffer.fill_(number + 1)

@@ -108,7 +108,7 @@ def digest(chosen: Mapping[str, str]) -> str:
 
 
 def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of every step: `folder`'s commands first, no other Python's modules."""
+    """Return the environment of every step: `folder`/bin first in PATH, no PYTHONPATH."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"

@@ -1,4 +1,4 @@
-"""Figures of one study. Only this package imports matplotlib; it computes no statistics."""
+"""Figures. Only this package imports matplotlib; it computes no statistics."""
 
 from __future__ import annotations
 
