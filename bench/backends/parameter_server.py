@@ -40,7 +40,8 @@ class HeldKey:
 class Server(threading.Thread):
     """This rank's server, from its start until `stop`; all ranks must make and stop theirs.
 
-    Workers send over `requests` and receive over `answers`, so no server receives an answer. The number of a key is the tag of its messages.
+    Workers send over `requests` and receive over `answers`, so no server receives an answer. The
+    number of a key is the tag of its messages.
     """
 
     def __init__(self, workers: Any, asynchronous: bool) -> None:
