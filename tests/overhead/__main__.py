@@ -21,7 +21,7 @@ from tests.bench import ranks
 
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
 LAUNCHES = 6  # of each cell: as many as were fixed beforehand, whatever they show
-PAIRS, STEPS = 8, 3  # of turns in a launch; of a turn
+PAIRS, STEPS = 24, 1  # of turns in a launch; of a turn
 LIMIT_S = 600  # of one launch
 LOWER_BOUND = 0.98  # of our throughput over the bare loop's, that the interval must keep above
 
