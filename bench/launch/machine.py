@@ -63,20 +63,16 @@ def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
         raise UsageError(f"{settings} are two wires, which no comparison spans; unset one of them")
 
 
-def machine_bytes() -> int:
-    """Return this machine's memory in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def keep_freed(env: Mapping[str, str]) -> None:
     """Set glibc's trim and mmap thresholds unless the user set them; call before torch loads."""
     global _outcome
     if user_variables := sorted(name for name in env if name.startswith(_USERS_OWN)):
         _outcome = f"left alone: {', '.join(user_variables)} set"
         return
-    for number, size in _THRESHOLDS.values():
-        ctypes.CDLL(None).mallopt(number, size)
-    _outcome = " ".join(f"{name}={size}" for name, (_, size) in _THRESHOLDS.items())
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)  # which musl has not
+    refused = [name for name, words in _THRESHOLDS.items() if mallopt(*words) != 1]
+    set_to = " ".join(f"{name}={size}" for name, (_, size) in _THRESHOLDS.items())
+    _outcome = f"left alone: the C library refused {', '.join(refused)}" if refused else set_to
 
 
 def kept() -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,6 +78,16 @@ def test_freed_memory_is_kept_and_the_log_says_so() -> None:
     given_back, left = _faults({"MALLOC_TRIM_THRESHOLD_": "131072"})
     assert left == "left alone: MALLOC_TRIM_THRESHOLD_ set"
     assert count < 100 < given_back
+
+
+@pytest.mark.parametrize("libc", [object(), SimpleNamespace(mallopt=lambda *_: 0)])
+def test_thresholds_that_are_not_set_are_not_logged(
+    libc: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda _: libc)
+    monkeypatch.setattr(machine, "_outcome", "")
+    machine.keep_freed({})
+    assert machine.kept() == "left alone: the C library refused trim_threshold, mmap_threshold"
 
 
 STAT = """cpu  9 9 9 9 9 9 9 9 9 9

@@ -93,7 +93,6 @@ LED, LED_SAMPLES = config(lead_in_steps=1), {"samples": 11 * 16}
 BOOM = ("error", {"rank": 1, "message": "boom"})
 STOPPED = ("end", {"status": "interrupted", "signal": "SIGINT"})
 FAILED = "failed checks: "
-PARTED = {"checks": PASSED | {"parameters_differ": True}}
 LONG = {"ranks": [{"rank": 0, "hostname": "x" * 1_000_000}]}
 
 

@@ -14,7 +14,6 @@ from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
 EQUAL = {"ddp/mpi": 1.0, "horovod/mpi": 1.0}
-FASTER = {"ddp/mpi": 1.0, "horovod/mpi": 0.9}
 PLAN = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak", "strong"]\nworld_sizes = [1, 2]\n'
 PLAN += "[weak]\nbatch_per_rank = 16\n[strong]\nglobal_batch = 32\n"
 
