@@ -52,7 +52,12 @@ def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
     if launch.rank == 0:
         configs = [json.loads(shared.get(str(rank))) for rank in range(launch.size)]
         shared.set("problem", disagreement(configs) or "")
-    return shared.get("problem").decode()
+    problem = shared.get("problem").decode()
+    shared.set(f"read/{launch.rank}", "")
+    if problem and launch.rank == 0:  # the store ends with rank 0, so others read first
+        with suppress(RuntimeError):  # of a rank that is gone
+            shared.wait([f"read/{rank}" for rank in range(launch.size)])
+    return problem
 
 
 def _meet(config: RunConfig, launch: Launch) -> dist.Store:

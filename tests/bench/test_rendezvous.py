@@ -27,7 +27,7 @@ def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def two_ranks(rank: Callable[[int], None], head_start_s: float = 0.0) -> None:
     """Call `rank` with 0 and 1, each in a thread; rank 0 a little earlier."""
-    threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
+    threads = [threading.Thread(target=rank, args=(n,), name=f"rank {n}") for n in (0, 1)]
     for thread in threads:
         thread.start()
         time.sleep(head_start_s)
@@ -93,7 +93,19 @@ def met(folder: Path, source: str, key: str) -> list[str]:
     return told
 
 
-def test_ranks_with_other_options_are_told_what_differs(tmp_path: Path) -> None:
+def test_ranks_with_other_options_are_told_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 asks late, when rank 0 and its store could be gone."""
+
+    class Late(dist.PrefixStore):
+        def get(self, key: str) -> bytes:
+            if key == "problem" and threading.current_thread().name == "rank 1":
+                time.sleep(0.5)
+            answer: bytes = super().get(key)
+            return answer
+
+    monkeypatch.setattr(rendezvous.dist, "PrefixStore", Late)
     line = "ranks differ in seed: 0 on rank 0, 1 on rank 1; start every rank with the same options"
     assert met(tmp_path, "srun", "7.0") == [line, line]
 
