@@ -60,7 +60,7 @@ report: setup ## make the reports of results/ again, and fail where one is not w
 python -m plots published results/published --study results/emulated
 	git diff --exit-code --stat -- results
 
-overhead: setup ## compare our loop with a bare hand-written one (about 8 min on 2 cores)
+overhead: setup ## compare our loop with a bare hand-written one (about 15 min on 2 cores)
 	$(RUN) python -m tests.overhead --results "$(RESULTS)/overhead"
 
 cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2 libpmix-dev)
