@@ -31,7 +31,6 @@ class ImportLogs(ImportOptions):
         changed = path.exists() and path.read_text() != data
         if path in self.logs or (changed and not self.force):
             raise UsageError(f"{path} is there already; choose another --out, or --force")
-        self.out.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
         for warning in warnings:
             print(f"warning: {warning}", file=sys.stderr)

@@ -288,13 +288,12 @@ def folder_of(sha256: Mapping[str, str]) -> str:
 
 
 def keep_files(files: Mapping[str, bytes], log: Path | None) -> None:
-    """Write `files` below the log's folder, laid out for PYTHONPATH. Raises UsageError, OSError."""
+    """Write `files` below the log's folder, laid out for PYTHONPATH. Raises UsageError."""
     if log is None:
         return
     place = log.parent / folder_of(digests(files))
     for name, content in files.items():
         if not (place / name).exists():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
             write_whole(place / name, content)
 
 

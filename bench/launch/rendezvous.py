@@ -114,8 +114,6 @@ def _announce(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
     address, nonce, timeout = host_address(launch), uuid.uuid4().hex, timedelta(seconds=timeout_s)
     store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
     store.set("nonce", nonce)
-    with suppress(OSError):  # what is wrong with it is said next
-        path.parent.mkdir(parents=True, exist_ok=True)
     where = {"address": address, "port": store.port, "nonce": nonce}
     write_whole(path, json.dumps(where), cure="choose another --log-path")
     try:

@@ -13,13 +13,14 @@ from bench.config import UsageError
 def write_whole(
     path: Path, data: bytes | str, cure: str = "make room, or choose another folder"
 ) -> Path:
-    """Write a file so that nobody ever sees a part of it, whatever ends this process.
+    """Write a file, and make its folder, so that nobody ever sees a part of the file.
 
     Returns `path`. Raises UsageError, with `cure`, if writing fails.
     """
     # not by the process's number: jobs on two nodes may have the same
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
         temporary.replace(path)
     except OSError as error:

@@ -61,7 +61,6 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
         others="" if others.empty else rest,
         sources="\n".join(f"{i}. {escape(source)}" for i, source in enumerate(sources, 1)),
     )
-    out.mkdir(parents=True, exist_ok=True)
     return write_whole(out / "published.md", text.encode())
 
 

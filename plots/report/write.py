@@ -35,38 +35,33 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     a, other = analysed(folder), None if scaling is None else analysed(scaling)
     drawn = _drawn(a, other)
     whole = findings(a)
-    try:
-        saved = figures.save(drawn, out / "figures")
-        content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
-        if other is not None:
-            whole = with_curves(a, whole, other)
-            sections = [s for s in content.sections if not s.title.startswith("Scaling")]
-            sections += [
-                replace(s, title=f"Scaling curves: {s.title}")
-                for s in page(other, [], []).sections
-                if s.title.startswith(_CURVES)
-            ]
-            content = replace(content, findings=whole, sections=sections)
-            data["scaling_study"] = summary(other, [])
-        numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
-        texts = {
-            "summary.json": f"{numbers}\n",
-            "runs.csv": tidy(a.loaded).to_csv(index=False),
-            "points.csv": tables.csv(data["throughput"]),
-            "comparisons.csv": tables.csv(data["comparisons"]),
-            **_trainings(a),
-            "report.html": html(content, saved),
-            "report.md": markdown(content),
-        }
-        for name, text in texts.items():  # names of files may hold what is no character
-            (out / name).parent.mkdir(exist_ok=True)
-            if text:
-                write_whole(out / name, text.encode(errors="replace"))
-            else:
-                (out / name).unlink(missing_ok=True)
-    except OSError as error:
-        wrong = f"{out} cannot be written: {error.strerror}"
-        raise UsageError(f"{wrong}; choose another folder with --out") from error
+    saved = figures.save(drawn, out / "figures")
+    content, data = page(a, whole, [*drawn]), summary(a, [*drawn])
+    if other is not None:
+        whole = with_curves(a, whole, other)
+        sections = [s for s in content.sections if not s.title.startswith("Scaling")]
+        sections += [
+            replace(s, title=f"Scaling curves: {s.title}")
+            for s in page(other, [], []).sections
+            if s.title.startswith(_CURVES)
+        ]
+        content = replace(content, findings=whole, sections=sections)
+        data["scaling_study"] = summary(other, [])
+    numbers = to_json(data, indent=1, inf_nan_mode="constants").decode()
+    texts = {
+        "summary.json": f"{numbers}\n",
+        "runs.csv": tidy(a.loaded).to_csv(index=False),
+        "points.csv": tables.csv(data["throughput"]),
+        "comparisons.csv": tables.csv(data["comparisons"]),
+        **_trainings(a),
+        "report.html": html(content, saved),
+        "report.md": markdown(content),
+    }
+    for name, text in texts.items():  # names of files may hold what is no character
+        if text:
+            write_whole(out / name, text.encode(errors="replace"))
+        else:
+            (out / name).unlink(missing_ok=True)
     return terminal(whole, out / "report.html")
 
 

@@ -105,7 +105,7 @@ def test_ranks_with_other_options_are_told_what_differs(
             answer: bytes = super().get(key)
             return answer
 
-    monkeypatch.setattr(rendezvous.dist, "PrefixStore", Late)
+    monkeypatch.setattr(dist, "PrefixStore", Late)
     line = "ranks differ in seed: 0 on rank 0, 1 on rank 1; start every rank with the same options"
     assert met(tmp_path, "srun", "7.0") == [line, line]
 

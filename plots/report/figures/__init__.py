@@ -96,7 +96,6 @@ def save(figures: dict[str, Figure], folder: Path) -> dict[str, str]:
 
     Returns the SVG texts by name.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     drawn = {name: _data(figure, "svg") for name, figure in figures.items()}
     for name, data in drawn.items():
         write_whole(folder / f"{name}.svg", data)
