@@ -52,10 +52,10 @@ class Render(StudyOptions):
 class RunHere(StudyOptions):
     """Do the study's runs here, launch after launch, until the study is settled.
 
-    A launch does each run of the study once. The study's comparison is judged after `launches`,
-    then after every two more, up to `max_launches` or the budget. Runs that are not ok are done
-    again, with those compared with them; earlier logs are kept as ID.attempt-1.jsonl. Exit status:
-    0 all runs are ok, settled or not; 1 some are not; 2 wrong input; 3 not settled, with
+    A launch measures every framework and setting once. The comparison is judged after the study's
+    `launches`, then after every two more, up to `max_launches` or the budget. Runs that are not ok
+    are done again, with those compared with them; earlier logs are kept as ID.attempt-1.jsonl. Exit
+    status: 0 all runs are ok, settled or not; 1 some are not; 2 wrong input; 3 not settled, with
     --require-settled; 128 + n: stopped by signal n.
     """
 

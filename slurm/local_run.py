@@ -94,7 +94,7 @@ def execute(script: Path, lock: IO[str], session: str) -> int | None:
 
 @contextmanager
 def signals_caught() -> Iterator[list[int]]:
-    """Yield a list that collects SIGINT, SIGTERM and SIGHUP; until the exit, none has an effect."""
+    """Yield a list that collects SIGINT, SIGTERM and SIGHUP, in place of their usual effect."""
     caught: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:

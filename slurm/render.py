@@ -219,7 +219,7 @@ def exports(site: Site) -> dict[str, str]:
 
 
 def reaching_all_hosts(site: Site) -> Site:
-    """Return the site with mpirun arguments for its hostfile, if any, and for variables to pass."""
+    """Return the site, with mpirun arguments for hostfile and variables if it has a hostfile."""
     if not site.hostfile:
         return site
     env = exports(site)

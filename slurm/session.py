@@ -137,7 +137,7 @@ class Work:
 def open_work(options: StudyOptions, locked: bool = False, launches: int | None = None) -> Work:
     """Return a study fitted to its site, with its runs' states; write no file. Raises UsageError.
 
-    `locked`: the caller holds the study's lock. `launches`: how many to plan; None: as asked.
+    `locked`: the caller holds the lock. `launches` to plan; None: as options or earlier jobs ask.
     """
     source = find_study(options.study)
     written, site, nodes = read_study(source), read_site(options.site), options.nodes

@@ -135,7 +135,7 @@ class Site(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _read_past(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return `values` without keys that only earlier versions had, also in tables but `env`."""
+        """Return `values` without keys of earlier versions, also in tables other than `env`."""
         kept = {key: value for key, value in values.items() if key not in _LEFT.split()}
         for key, table in kept.items():
             if isinstance(table, dict) and key != "env":
@@ -184,7 +184,7 @@ def _broken_rules(s: Site) -> Iterator[str]:
 
 
 def find_study(text: str) -> Path:
-    """Return a study's file by its path, its folder or a shipped name. Raises UsageError."""
+    """Return the file of a study by path, folder or shipped study's name. Raises UsageError."""
     path = Path(text)
     if path.suffix == ".toml" or path.is_file():
         return path

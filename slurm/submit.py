@@ -100,7 +100,7 @@ class _Submission:
     def chain(self, after: Sequence[str], pending: str) -> str:
         """Submit a report job that starts when the jobs `after` have ended; return a line on it.
 
-        `pending` is the id of a waiting report job, or ''. It stays if it waits for all of `after`.
+        The report job `pending` ('': none) is replaced unless it already waits for all of these.
         """
         work = self.work
         waits_for = {entry.slurm_id: set(entry.after) for entry in work.folder.read_jobs()}

@@ -147,7 +147,7 @@ def seconds(text: str) -> int:
 def close(
     work: Work, again: Sequence[str], stopped_by: int | None = None, more: bool = False
 ) -> int:
-    """Print how runs ended, and `again` if some are left or `more` may come; return exit status."""
+    """Print how runs ended, and command `again` if any are left or `more`; return exit status."""
     print(f"{work.study.name}: {count(work.statuses)}")
     for status in work.statuses:
         if status.state not in ("ok", "planned"):

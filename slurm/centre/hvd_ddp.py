@@ -12,7 +12,7 @@ LAUNCHER = {"mpirun": ["--bind-to none"], "srun": ["--kill-on-bad-exit=1"]}
 
 @rfm.simple_test
 class HvdDdpRun(rfm.RunOnlyRegressionTest):
-    """One run of `python -m bench`; `-S HvdDdpRun.workload=OPTIONS` sets its batch and images."""
+    """One run of `python -m bench`; `-S HvdDdpRun.workload=OPTIONS` sets batch and image size."""
 
     backend = rf.parameter(["ddp", "horovod"])
     nodes = rf.parameter([1, 2, 4, 8])
@@ -26,7 +26,7 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @rf.run_after("setup")
     def fit(self):
-        """Set the options and ranks per node: the partition's extras, else one per GPU, or one."""
+        """Set options and ranks: extras['ranks_per_node'] per node, else one per GPU, or one."""
         partition = self.current_partition
         gpus = sum(device.num_devices for device in partition.select_devices("gpu"))
         ranks = int(partition.extras.get("ranks_per_node", gpus or 1))

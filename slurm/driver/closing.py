@@ -66,7 +66,7 @@ def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **mor
 def new_session() -> str:
     """Return a name for this execution of a job script, from its time and the machine's boot.
 
-    If STUDY_SESSION is set, return that: so all scripts of one `slurm run` have one name.
+    If STUDY_SESSION is set, return its value, which all scripts of one `slurm run` share.
     """
     if handed := os.environ.get(SESSION):
         return handed

@@ -111,7 +111,7 @@ class LocalJob:
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """Return the words that start `ranks` ranks; `shared`: other runs use the same cores."""
+        """Return the command that starts `ranks` ranks; `shared`: other runs use the same cores."""
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.options.launch_args)
 
@@ -120,7 +120,7 @@ class LocalJob:
         print(f"{number} {line.id}{state and f': {state}'}", flush=True)
 
     def _start(self, group: GroupLines) -> None:
-        """Do a group of runs, record how each ended, and count those that failed or are left."""
+        """Do a group of runs, record how each ended, and count those that failed or stopped."""
         before, lines, wrong = oom_kills(), group.lines, []
         limit_s = self.options.limit_s * len(lines)  # as each waits for the others
         for line in lines:
@@ -156,7 +156,7 @@ class LocalJob:
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
     def _run(self, group: GroupLines, limit_s: int) -> tuple[list[Ended], int | None]:
-        """Do a group; return how its runs ended, and the index of one that broke off, or None."""
+        """Do a group; return how its runs ended, and the first to end early by index, or None."""
         table = None
         if len(group.lines) > 1:
             sizes = tuple(line.ranks for line in group.lines)
@@ -235,7 +235,7 @@ class SlurmJob(LocalJob):
         return 1 if self.failed or self.left else 0
 
     def finish(self, code: int, refused: str) -> None:
-        """Write `code` and error `refused` to the diary; with --requeue, restart for runs left."""
+        """Record the job's end, or error `refused`; with --requeue, restart it if runs are left."""
         try:
             reason = f"refused: {refused}" if refused else self._why()
             self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)
@@ -251,7 +251,7 @@ class SlurmJob(LocalJob):
     def may_start(self) -> bool:
         """Return whether no signal came and enough time is left for another group of runs.
 
-        Enough is the time limit of the largest group, or less: 1.5 times the longest run yet.
+        Enough is the time limit of the largest group, or 1.5 times the longest run yet if less.
         """
         runs = max((len(group.lines) for group in self.groups), default=1)
         most = runs * self.options.limit_s
@@ -271,7 +271,7 @@ class SlurmJob(LocalJob):
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """Return the words that start ranks on the first hosts; `shared`: let srun share cores."""
+        """Return the command for ranks on the first hosts; `shared`: srun may share their cores."""
         options = self.options
         # or a step would wait until the one before has left its cores
         overlap = ["--overlap"] if shared and options.launcher == "srun" else []
@@ -290,7 +290,7 @@ class SlurmJob(LocalJob):
         return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
 
     def _set_parted_aside(self) -> None:
-        """Rename logs of ok runs to be repeated: one start of a job must do all runs of a pair."""
+        """Rename the logs of ok runs that must be repeated along with runs compared with them."""
         study, statuses = look_at_runs(StudyFolder(self.folder.parent, self.folder.name))
         ids = {line.id for line in self.lines}
         of_job = [status for status in statuses if status.run.id in ids]

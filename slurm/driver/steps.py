@@ -50,7 +50,7 @@ class Step:
             self.process.terminate()
 
     def look(self) -> Ended | None:
-        """Return how the process ended, or None; end it at its limit, kill it `grace_s` later."""
+        """Return how it ended, None while it runs; end it at its limit, kill it `grace_s` later."""
         code = self.process.poll()
         if code is None:
             if time.monotonic() >= self._deadline and not self._told:
