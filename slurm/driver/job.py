@@ -156,7 +156,7 @@ class LocalJob:
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
     def _run(self, group: GroupLines, limit_s: int) -> tuple[list[Ended], int | None]:
-        """Do a group; return how its runs ended, and the first to end early by index, or None."""
+        """Do a group; return how each ended, and the index of the first to end early, or None."""
         table = None
         if len(group.lines) > 1:
             sizes = tuple(line.ranks for line in group.lines)
@@ -180,7 +180,7 @@ class LocalJob:
     def _start_run(
         self, line: RunLine, limit_s: float, table: TurnTable | None, turn: int, stack: ExitStack
     ) -> Step:
-        """Start run `turn` of those that share `table`, if any; `stack` removes temporary files."""
+        """Start a run; `table` and `turn` place it in a group, `stack` deletes temporary files."""
         log, out = self._files(line)
         command = [*self.launch(line.ranks, shared=table is not None), *self.bench]
         command += [*self.common, "--world-size", str(line.ranks)]

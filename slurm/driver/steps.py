@@ -16,7 +16,7 @@ _POLL_S = 0.1  # a look takes some microseconds of the cores that the ranks need
 
 
 class Ended(NamedTuple):
-    """How a process ended: `code` as in a shell; `shot`: a SIGKILL from elsewhere ended it."""
+    """How a process ended: `code` as in a shell; `shot`: by a SIGKILL from outside the job."""
 
     code: int
     timed_out: bool
