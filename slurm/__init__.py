@@ -1,1 +1,1 @@
-"""Turn a study into job scripts; run and follow them. Needs no torch."""
+"""Commands that render, run, submit and follow the job scripts of a study. They need no torch."""

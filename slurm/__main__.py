@@ -1,4 +1,4 @@
-"""python -m slurm COMMAND STUDY: from a study to run logs, and what has become of them."""
+"""Command line python -m slurm COMMAND STUDY, which renders, runs, submits or follows a study."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ except ModuleNotFoundError as absent:
 
 
 class Render(StudyOptions):
-    """Print the job script of what is left to do; on a cluster, of the largest job.
+    """Print the job script of the runs left to do; on a cluster, that of the largest job.
 
-    The runs left are those not ok, and those compared with them. Nothing is changed; the count of
-    runs, and an estimate or the price, go to stderr.
+    The runs left are those that are not ok, and those compared with them. The command changes
+    nothing. It prints the number of runs, and their time or node-hours, to stderr.
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()
@@ -52,11 +52,11 @@ class Render(StudyOptions):
 class RunHere(StudyOptions):
     """Do the study's runs here, launch after launch, until the study is settled.
 
-    The answer is looked at after the study's `launches`, then after every two more, until it is
-    settled, or `max_launches` or the budget is reached. Runs not ok are done again, with those
-    compared with them; earlier logs are kept as ID.attempt-1.jsonl. Exit status: 0 all runs are ok,
-    settled or not; 1 some are not; 2 wrong input; 3 not settled, with --require-settled; 128 + n:
-    stopped by signal n.
+    A launch measures every framework and setting once. The comparison is judged after the study's
+    `launches`, then after every two more, up to `max_launches` or the budget. Runs that are not ok
+    are done again, with those compared with them; earlier logs are kept as ID.attempt-1.jsonl. Exit
+    status: 0 all runs are ok, settled or not; 1 some are not; 2 wrong input; 3 not settled, with
+    --require-settled; 128 + n: stopped by signal n.
     """
 
     budget: Annotated[int | None, BeforeValidator(seconds)] = option(
@@ -92,9 +92,9 @@ class RunHere(StudyOptions):
 class Submit(ClusterOptions):
     """Submit a job for each launch and node count with runs left to do; repeat it to resume.
 
-    If no runs are left and a look settles nothing, two more launches follow, up to max_launches.
-    The report job, which starts last, does the same. A repetition leaves queued measuring jobs
-    alone, so repeat it at any time.
+    If all runs are ok but their comparison is not settled, two more launches are submitted, up to
+    max_launches. The report job, which starts after all other jobs, does the same. A repetition
+    leaves queued jobs alone, or replaces the report job, so repeat the command at any time.
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()
@@ -123,7 +123,7 @@ class Submit(ClusterOptions):
 
 
 class Cancel(ClusterOptions):
-    """Take the study's waiting jobs out of the queue; running jobs record their end and stop."""
+    """Take the study's waiting jobs out of the queue; have running jobs log their end and stop."""
 
     hidden: ClassVar[tuple[str, ...]] = (*OF_JOBS, "launches", "time_limit_s")
 
@@ -132,11 +132,11 @@ class Cancel(ClusterOptions):
 
 
 class Status(StudyOptions):
-    """Print the state of every run, and under Slurm of every job.
+    """Print the state of every run, and at a site with Slurm also of every job.
 
     A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong
-    world; a run is ok only if its own log proves it. A run that went wrong is followed by the last
-    words of its ranks.
+    world (of other ranks than asked for). It is ok only if its own log proves it. Below a run that
+    went wrong are the last messages of its ranks.
     """
 
     follow: bool = option(False, "until no job is in the queue; exit code 0: every run is ok")
@@ -149,7 +149,7 @@ class Status(StudyOptions):
         return 0
 
     def _follow(self) -> int:
-        """Follow the jobs to their end, print the answer or what went wrong; return exit status."""
+        """Wait for the jobs, print their report or what went wrong; return 0 if all runs are ok."""
         work = states.wait_for_jobs(self, self.poll_s)
         jobs = states.all_states(work)
         report = jobs.get(REPORT)
@@ -201,7 +201,7 @@ PROGRAM = Group(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return exit status: 0 done, 1 runs not ok, 2 wrong input, 3 not settled, 128 + n signal n."""
+    """Run `argv`; return 0 done, 1 runs not ok, 2 wrong input, 3 not settled, 128 + n signal n."""
     return call("python -m slurm", PROGRAM, argv)
 
 

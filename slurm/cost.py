@@ -1,4 +1,4 @@
-"""What a study costs before it is submitted: jobs, minutes and node-hours."""
+"""Estimate of what a study will cost, before its submission: jobs, minutes and node-hours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slurm.session import Work
 
 
 def lines(work: Work) -> list[str]:
-    """Return lines on what submitting costs: the site's provenance, jobs, node-hours, launches."""
+    """Return lines to print before jobs are submitted: their number, minutes and node-hours."""
     site, jobs = work.site, work.jobs
     seconds, source = run_seconds(work.study, work.statuses)
     limit_min = {job.id: minutes(job, work.study, site, work.options.minutes) for job in jobs}
@@ -40,7 +40,7 @@ def lines(work: Work) -> list[str]:
 
 
 def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:
-    """Estimate node-hours; `seconds` per run are keyed by ranks, with key 0 for all other ranks."""
+    """Estimate jobs' node-hours; `seconds` of a run are keyed by ranks, 0 for any other number."""
     each = (
         job.nodes * (START_S + sum(seconds.get(r.config.world_size, seconds[0]) for r in job.runs))
         for job in jobs
@@ -51,7 +51,7 @@ def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:
 def run_seconds(study: Study, statuses: Iterable[RunStatus]) -> tuple[dict[int, float], str]:
     """Return median seconds per run, keyed by ranks, and the source of these times in words.
 
-    Key 0 has the median of all ok runs; without any, key 0 alone holds an assumed time.
+    Key 0 has the median of all ok runs. If no run is ok, key 0 alone holds an assumed time.
     """
     ended = [(s.run.config.world_size, s.wall_s) for s in statuses if s.state == "ok"]
     walls = [(ranks, wall_s) for ranks, wall_s in ended if wall_s is not None]

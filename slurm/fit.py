@@ -1,4 +1,4 @@
-"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time."""
+"""Fitting of a study to a site: numbers of ranks for nodes, jobs for runs, minutes for jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPORT = "report"  # id of the job that writes the report; those that measure ar
 
 @dataclass(frozen=True)
 class Job:
-    """One launch at one node count: runs that share an allocation, in their order."""
+    """One Slurm job: the runs of one launch at one node count, in their planned order."""
 
     id: str  # names the job's files; with the study's name in front, the job in the queue
     nodes: int
@@ -32,7 +32,7 @@ class Job:
 
 
 def job_of(run: PlannedRun, site: Site) -> str:
-    """Name the job that a run is part of, as n004-launch00. Raises UsageError."""
+    """Return the id of a run's job, such as n004-launch00. Raises UsageError as `nodes_of`."""
     launch, nodes = _place(run, site)
     return f"n{nodes:03d}-launch{launch:02d}"
 
@@ -43,9 +43,9 @@ def job_name(study: Study, job_id: str) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """Return a study with ranks for its nodes, and transports for its bare frameworks, if any.
+    """Return a study with ranks in place of nodes, and with transports where it names none.
 
-    `nodes` replaces the study's. The site fills in device, data and threads. Raises UsageError.
+    `nodes` replaces the study's. Device, data and threads are filled in too. Raises UsageError.
     """
     if not nodes and not study.needs_site:
         return study
@@ -94,7 +94,7 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """Return the study file to keep beside the logs: `source`, or the fitted study if different."""
+    """Return the study file to keep beside the logs: `source`, or `fitted` if it differs."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     if fitted == study:
@@ -108,7 +108,7 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
-    """Group runs into jobs, launch by launch: a study stopped early then has whole launches."""
+    """Group runs into jobs, sorted by launch, then by nodes. Raises UsageError as `nodes_of`."""
     grouped: dict[tuple[int, int], list[PlannedRun]] = {}
     for run in runs:
         grouped.setdefault(_place(run, site), []).append(run)
@@ -119,13 +119,13 @@ def jobs(runs: Iterable[PlannedRun], site: Site) -> list[Job]:
 
 
 def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
-    """Return a run's launch and number of nodes; runs with the same two share a job."""
+    """Return a run's launch and number of nodes; runs that agree in both share a job."""
     assert run.config.launch is not None
     return run.config.launch, nodes_of(run.config.world_size, site)
 
 
 def nodes_of(world_size: int, site: Site) -> int:
-    """Count the nodes that a world fills.
+    """Return how many nodes of the site `world_size` ranks take.
 
     Raises UsageError if one of several nodes is not full, or if the site allows fewer nodes.
     """
@@ -140,15 +140,15 @@ def nodes_of(world_size: int, site: Site) -> int:
 
 
 def assumed_s(study: Study) -> int:
-    """Estimate a run's seconds: what the study expects, else half of what it allows."""
+    """Return a run's seconds: the study's expected_run_s, else half of its time_limit_s."""
     return study.expected_run_s or math.ceil(study.time_limit_s / 2)
 
 
 def minutes(job: Job, study: Study, site: Site, wanted: int | None) -> int:
     """Return a job's minutes: `wanted`, else 1.5 times the expected time and room for a hung run.
 
-    The expected time depends on the study alone: a script must not depend on earlier runs. Raises
-    UsageError if the minutes do not suffice for a run, or are more than the site allows.
+    The site's max_minutes caps the estimate. Raises UsageError if the minutes do not suffice for
+    one run, or if `wanted` is more than the site allows.
     """
     most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
     least = math.ceil((START_S + tail_s + EARLY_S) / 60)

@@ -1,4 +1,4 @@
-"""Run a job script on this machine."""
+"""Execution of a job script on this machine, and the checks before it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK_S = 0.5  # at who else works here: a share of 2 % shows in it
 
 
 def require_checkout() -> None:
-    """Raise UsageError where job scripts would not find the driver."""
+    """Raise UsageError if the current folder is not the root of a checkout, where scripts run."""
     if not Path("slurm/driver/__main__.py").is_file():
         rule = "is no checkout of this project, from which job scripts run"
         cure = "change to the root of a checkout, or write the script here"
@@ -49,7 +49,7 @@ def find_hosts(hostfile: str) -> None:
 
 
 def warn_if_busy() -> None:
-    """Warn on standard error if other processes take more than quiet.NOISY of processor time."""
+    """Warn on standard error if other processes use more than quiet.NOISY of all CPU time."""
     share = quiet.look(_LOOK_S)
     if share is not None and share > quiet.NOISY:
         took = f"other processes take {100 * share:.0f} % of this machine's processor time"
@@ -60,8 +60,8 @@ def warn_if_busy() -> None:
 def execute(script: Path, lock: IO[str], session: str) -> int | None:
     """Run a job script under the study's lock; return the signal that stopped it, else None.
 
-    The script has a session of its own: Ctrl-C reaches it once, as a SIGTERM from here. Raises
-    UsageError if the script breaks off, SystemExit if it has said why.
+    The script gets Ctrl-C only as a SIGTERM from here. `session` names this command in logs. Raises
+    SystemExit if the script ends with 2 and has said why, UsageError for exit codes above 2.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -94,7 +94,7 @@ def execute(script: Path, lock: IO[str], session: str) -> int | None:
 
 @contextmanager
 def signals_caught() -> Iterator[list[int]]:
-    """Yield a list that collects SIGINT, SIGTERM and SIGHUP, which do not end this process."""
+    """Yield a list that collects SIGINT, SIGTERM and SIGHUP, in place of their usual effect."""
     caught: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:

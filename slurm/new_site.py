@@ -1,4 +1,4 @@
-"""`site new`: a site file that explains every key, filled in from sinfo and scontrol."""
+"""Command `site new`, which writes a site file with what sinfo and scontrol report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AMD = r"amd|mi\d|gfx|instinct|radeon|vega"
 
 
 class NewSite(Command):
-    """Write NAME.toml, which explains every key; fill in what sinfo and scontrol report."""
+    """Write a site file NAME.toml that explains every key, with what sinfo and scontrol report."""
 
     name: str = option(..., "short name of the cluster", shown=Shown("NAME"), pattern=NAME)
 
@@ -49,7 +49,7 @@ class NodeKind:
     """A row of sinfo: nodes of one kind in a partition, described by the smallest of them."""
 
     def __init__(self, row: str) -> None:
-        """Read a row, where '16+' says that nodes differ. Raises ValueError for any other text."""
+        """Parse a row, in which '16+' means 16 or more. Raises ValueError if `row` is not one."""
         name, *numbers, self.limit, gres, features = (*row.split("|"), "")[:8]
         self.partition, self.is_default = name.rstrip("*"), name.endswith("*")
         self.is_mixed = "+" in "".join(numbers[1:])
@@ -61,18 +61,18 @@ class NodeKind:
         self.features = set(features.split(",")) - {"", "(null)"}
 
     def __str__(self) -> str:
-        """Describe the nodes, here 24 of them: '24 of 40 cores, 4 GPUs v100 (ib, v100)'."""
+        """Describe the nodes, as in '24 of 40 cores, 4 GPUs v100 (ib, v100)' for 24 nodes."""
         gpus = f", {self.gpus} GPUs {' '.join(self.models)}" if self.gpus else ""
         named = f" ({', '.join(sorted(self.features))})" if self.features else ""
         return f"{self.nodes} of {self.cores} cores{gpus}{named}"
 
 
 def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
-    """Return a site's values by dotted key, for one kind of node; without any, {} or notes alone.
+    """Return site values by dotted key for one kind of node; without any row, {} or only `notes`.
 
     A kind with GPUs is preferred, then the default partition, then the partition with the most
     nodes, then the commonest kind. `notes` say how ranks were chosen, and name other kinds of node,
-    other partitions and rows that do not parse.
+    other partitions and rows that do not parse. `config` is the output of `scontrol show config`.
     """
     kinds, doubts = [], []
     for row in filter(None, map(str.strip, sinfo.splitlines())):
@@ -124,7 +124,7 @@ def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
 
 
 def _ranks(best: NodeKind) -> dict[str, Any]:
-    """Return a site's values for a rank per GPU, or per socket without GPUs, and `notes`."""
+    """Return site values for one rank per GPU, or per socket if there are no GPUs, and `notes`."""
     cpus, cores = best.cores * best.threads, best.cores // best.sockets
     if not best.gpus:
         rule = f"a rank for each of the {best.sockets} sockets, with a thread for each of its "
@@ -147,7 +147,7 @@ def _ranks(best: NodeKind) -> dict[str, Any]:
 
 
 def skeleton(name: str, facts: Mapping[str, Any]) -> str:
-    """Return the template of a site file with the known `facts` filled in."""
+    """Return the text of a site file: the template with `facts`, by dotted key, filled in."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     values = {"name": name, "title": f"the cluster {name}", **facts}

@@ -1,4 +1,4 @@
-"""Render runs as a job script, with options for the scheduler and launcher as the site wants."""
+"""Job scripts rendered from a study's runs, with the site's options of scheduler and launcher."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path"}
 
 
 def render_job(study: Study, text: str, site: Site, runs: Runs, folder: Path) -> str:
-    """Render the job script of `runs`, in order, to read, edit and run from the repository root.
+    """Render a script that does `runs` in order on this machine, from the repository root.
 
-    `text` is the study's file, which the job leaves beside the logs as `python -m slurm run` does.
+    `text` is the content of the study's file, which the script keeps beside the logs in `folder`.
     """
     site = reaching_all_hosts(site)
     return _fill(
@@ -46,7 +46,7 @@ def render_job(study: Study, text: str, site: Site, runs: Runs, folder: Path) ->
 def render_batch(
     study: Study, text: str, site: Site, job: Job, folder: Path, wanted: int | None = None
 ) -> str:
-    """Render a job's Slurm script; `wanted`: minutes, None: as needed. Raises UsageError."""
+    """Render a job's Slurm script for `wanted` minutes, None: estimated. Raises UsageError."""
     config = job.runs[0].config
     # what the doctor is asked besides the cells, of which it tries those that take a mean
     doctor = (config.to_words(name) for name in ("threads", "dataset", "data_dir"))
@@ -66,9 +66,9 @@ def render_batch(
 
 
 def render_report(study: Study, site: Site, folder: Path, again: Sequence[str] = ()) -> str:
-    """Render the Slurm script that reports on a study's folder.
+    """Render the Slurm script of the job that reports on a study's folder.
 
-    `again`: words of `python -m slurm` that look at the study and submit the next launches.
+    `again` has arguments of `python -m slurm` that submit further launches; () submits none.
     """
     return _fill(
         "report.sh.j2",
@@ -79,14 +79,14 @@ def render_report(study: Study, site: Site, folder: Path, again: Sequence[str] =
 
 
 def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> dict[str, object]:
-    """Return the template's values for a script's set-up, and for its message if that fails."""
+    """Return values of a script's set-up; `start` and `cure` are words of its error messages."""
     driver = "DRIVER" if site.setup.container else "PYTHON"
     words = {"start": start, "cure": cure, "driver": driver, "folder": str(folder)}
     return {"study": study, "site": site, "env": exports(site), **words}
 
 
 def _runs(study: Study, text: str, site: Site, runs: Runs) -> dict[str, object]:
-    """Return the template's values for the options that runs share, and for each run's own line."""
+    """Return values for the template: the study, options that runs share, and lines of runs."""
     # one run of every point: its runs differ in seed, launch, position and log alone
     configs = [run.config for run in {run.point: run for run in runs}.values()]
     # all that [run] says, defaults too, lest a later default change them; what `single` is left out
@@ -112,7 +112,7 @@ def _fill(template: str, **values: object) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """Return the templates' environment, cached: each template is compiled once, not once a job."""
+    """Return Jinja's environment of the templates, cached, so that each is compiled only once."""
     import jinja2  # here: only rendering needs it, and the command line answers faster without
 
     environment = jinja2.Environment(
@@ -130,7 +130,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _launches(groups: Iterable[TurnGroup], fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the groups of each launch; a run is a line of id, ranks and the run's own options."""
+    """Return each launch with its groups of run lines; `fields` are options on the run lines."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
     launches: dict[int | None, dict[str, Any]] = {}
     for runs, apart in groups:
@@ -146,7 +146,7 @@ def _launches(groups: Iterable[TurnGroup], fields: Sequence[str]) -> list[dict[s
 
 
 def directives(study: Study, site: Site, job: Job, wanted: int | None = None) -> list[str]:
-    """List a job's options for sbatch; `wanted`: minutes, None: as needed. Raises UsageError."""
+    """List a job's sbatch options for `wanted` minutes, None: estimated. Raises UsageError."""
     if site.launch == "ibrun":  # it takes the ranks from the job, and binds them itself
         ranks: dict[str, object] = {"ntasks": job.nodes * site.ranks_per_node}
     else:
@@ -173,7 +173,7 @@ def report_directives(study: Study, site: Site) -> list[str]:
 
 
 def _words(options: Mapping[str, object]) -> list[str]:
-    """Write options as on a command line: True without a value; False, '', 0, None are left out."""
+    """Return words --NAME=VALUE, or --NAME for True; leave out False, '', 0 and None."""
     written = ((name, value) for name, value in options.items() if value)
     return [f"--{name}" if value is True else f"--{name}={value}" for name, value in written]
 
@@ -198,7 +198,7 @@ def _gpus(site: Site) -> dict[str, object]:
 
 
 def step_args(site: Site) -> list[str]:
-    """List the arguments of srun or ibrun that are the same for every step, whatever its ranks."""
+    """List the arguments of srun or ibrun that do not depend on the number of ranks."""
     if site.launch != "srun":
         return list(site.launch_args)
     bound = {"gpu-bind": site.gpu.bind, "cpu-bind": site.cpu.bind, "mpi": site.mpi}
@@ -206,7 +206,7 @@ def step_args(site: Site) -> list[str]:
 
 
 def exports(site: Site) -> dict[str, str]:
-    """Return variables for every run: one network for all frameworks; the site's `env` wins."""
+    """Return every run's environment variables: the network's, and the site's, which win."""
     variables = dict[str, str]()
     if site.mpi.startswith("pmix"):
         # Slurm's default, a tree, lets ranks out of a fence that others have not reached (22.05): a
@@ -219,7 +219,7 @@ def exports(site: Site) -> dict[str, str]:
 
 
 def reaching_all_hosts(site: Site) -> Site:
-    """Return the site with mpirun arguments that name its hostfile, and variables for all hosts."""
+    """Return the site, with mpirun arguments for hostfile and variables if it has a hostfile."""
     if not site.hostfile:
         return site
     env = exports(site)

@@ -55,7 +55,7 @@ class StudyOptions(Command):
     reservation: Word = option("", "of nodes, in which the jobs shall run")
 
     def words(self) -> list[str]:
-        """Write the options as on a command line, without launches, which the folder records."""
+        """Return the options as command-line words, without launches, which the folder records."""
         words = [self.study, "--site", self.site]
         for name in ("results", "nodes", "time_limit_s", *OF_JOBS):
             if (value := getattr(self, name)) and value != RESULTS:
@@ -64,14 +64,14 @@ class StudyOptions(Command):
 
 
 class ClusterOptions(StudyOptions):
-    """Options of a command on a study whose site has to be named."""
+    """Options of a command that requires --site, as there is no default cluster."""
 
     site: str = option(..., _SITE)
 
 
 @dataclass(frozen=True)
 class Work:
-    """A study fitted to a site, with the states of all runs of its launches."""
+    """A study fitted to a site, its file's `text`, and the states of the runs of all `launches`."""
 
     text: str
     study: Study
@@ -83,9 +83,9 @@ class Work:
 
     @property
     def looks(self) -> bool:
-        """Whether looks at the answer so far decide the number of launches.
+        """Whether the results so far decide if launches are added to those planned.
 
-        Looks decide nothing if the study compares nothing, trains to a target or plans fewer than
+        They do not if the study compares nothing, trains to a target or plans fewer than
         MIN_LAUNCHES, or if --launches is given.
         """
         study = self.study
@@ -96,18 +96,18 @@ class Work:
 
     @property
     def most(self) -> int:
-        """The most launches that the study may come to have."""
+        """The largest number of launches that the study may reach."""
         return max(self.launches, self.study.max_launches) if self.looks else self.launches
 
     @property
     def launches_planned(self) -> str:
-        """The number of launches in words: '6 launches of at most 20'."""
+        """The number of launches in words, such as '6 launches of at most 20'."""
         most = f" of at most {self.most}" if self.most > self.launches else ""
         return f"{self.launches} launch{'' if self.launches == 1 else 'es'}{most}"
 
     @property
     def todo(self) -> list[PlannedRun]:
-        """The runs to do, as `not_comparable` selects them."""
+        """The runs left to do: those not ok or not comparable, and those compared with them."""
         return not_comparable(self.statuses, self.study.pairs)
 
     @property
@@ -116,11 +116,11 @@ class Work:
 
     @property
     def jobs(self) -> list[Job]:
-        """The jobs of what is left to do, at a site with a scheduler."""
+        """The Slurm jobs of the runs left to do, for a site with a scheduler."""
         return jobs(self.todo, self.site)
 
     def script(self) -> str:
-        """Render the job script of what is left to do, at a site without a scheduler."""
+        """Render the job script of the runs left to do, for a site without a scheduler."""
         return render_job(self.study, self.text, self.site, self.todo, self.folder.path)
 
     def batch_script(self, job: Job) -> str:
@@ -129,15 +129,15 @@ class Work:
         return render_batch(self.study, self.text, self.site, job, self.folder.path, minutes)
 
     def report_script(self) -> str:
-        """Render the report job's script, which also submits further launches if `looks`."""
+        """Render the report job's script, which also submits more launches if `looks` is true."""
         again = ["submit", *self.options.words()] if self.looks else []
         return render_report(self.study, self.site, self.folder.path, again)
 
 
 def open_work(options: StudyOptions, locked: bool = False, launches: int | None = None) -> Work:
-    """Open a study: fit it to its site and look at its runs; write nothing. Raises UsageError.
+    """Return a study fitted to its site, with its runs' states; write no file. Raises UsageError.
 
-    `locked`: the caller holds the study's lock. `launches`: how many to plan; None: as asked.
+    `locked`: the caller holds the lock. `launches` to plan; None: as options or earlier jobs ask.
     """
     source = find_study(options.study)
     written, site, nodes = read_study(source), read_site(options.site), options.nodes
@@ -174,7 +174,7 @@ def open_work(options: StudyOptions, locked: bool = False, launches: int | None 
 
 
 def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
-    """Return --results, or the parent of the folder that names the study. Raises UsageError."""
+    """Return --results; by default, the parent of a folder given as STUDY. Raises UsageError."""
     folder = Path(options.study)
     if source != folder / "study.toml" or options.results != RESULTS:
         return options.results
@@ -185,7 +185,7 @@ def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
 
 
 def _check_launches(study: Study, options: StudyOptions) -> None:
-    """Raise UsageError if compared launches are odd and more than 1, or exceed max_launches."""
+    """Raise UsageError for launches over max_launches, or odd and over 1 in a comparison."""
     launches = options.launches or study.launches
     named = f"--launches {launches}" if options.launches else f"launches={launches}"
     if launches > 1 and launches % STEP and (study.pairs or study.arms):
@@ -199,6 +199,6 @@ def _check_launches(study: Study, options: StudyOptions) -> None:
 
 
 def short(path: Path, follow: bool = True) -> Path:
-    """Make a path below the current folder relative: scripts then name no path of this machine."""
+    """Return `path` relative to the current folder if below it, else as is; `follow` symlinks."""
     whole = path.resolve() if follow else path.absolute()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path

@@ -1,4 +1,4 @@
-"""Sites: how a machine starts ranks, and what its scheduler is asked for; their files by name."""
+"""Site files, which say how a machine starts ranks and what its scheduler is asked for."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Policy(StrictTable):
 
 
 class Site(StrictTable):
-    """One machine or cluster, which starts every cell with the same launcher and arguments."""
+    """One machine or cluster, which starts every framework with the same launcher and arguments."""
 
     name: str = Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="the file's without .toml")
     title: OneLine = Field(min_length=1, description="what the machine is, in a few words")
@@ -124,18 +124,18 @@ class Site(StrictTable):
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks that fill a node: as many as the site says, else one per GPU, else one."""
+        """The ranks that fill a node: cpu.ranks_per_node, else one per GPU, else one."""
         return self.cpu.ranks_per_node or self.node.gpus or 1
 
     @property
     def provenance(self) -> str:
-        """The day of the last study there, as 'verified on 2026-01-31', or 'not verified'."""
+        """The words 'verified on 2026-01-31', for the day of the last study, or 'not verified'."""
         return f"verified on {self.verified_on}" if self.verified_on else "not verified"
 
     @model_validator(mode="before")
     @classmethod
     def _read_past(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Drop the keys that earlier versions had, also from tables other than `env`."""
+        """Return `values` without keys of earlier versions, also in tables other than `env`."""
         kept = {key: value for key, value in values.items() if key not in _LEFT.split()}
         for key, table in kept.items():
             if isinstance(table, dict) and key != "env":
@@ -150,7 +150,7 @@ class Site(StrictTable):
 
 
 def _broken_rules(s: Site) -> Iterator[str]:
-    """Yield a message for each rule between keys that is broken."""
+    """Yield a message for each rule about several keys that the site breaks."""
     slurm, mpirun, launch = s.scheduler == "slurm", s.launch == "mpirun", f"launch={s.launch!r}"
     gpus, ranks, per_rank = s.node.gpus, s.ranks_per_node, s.cpu.per_rank
     if mpirun == slurm:
@@ -184,7 +184,7 @@ def _broken_rules(s: Site) -> Iterator[str]:
 
 
 def find_study(text: str) -> Path:
-    """Find the file of a study by path, folder or shipped study's name. Raises UsageError."""
+    """Return the file of a study by path, folder or shipped study's name. Raises UsageError."""
     path = Path(text)
     if path.suffix == ".toml" or path.is_file():
         return path
@@ -198,7 +198,7 @@ def find_study(text: str) -> Path:
 
 
 def read_site(name: str) -> Site:
-    """Read a shipped site by name, the user's own by the .toml file's path. Raises UsageError."""
+    """Read a site by a shipped site's name or a .toml file's path. Raises UsageError."""
     names = _names("sites")
     if name in names:
         return read(_HERE / "sites" / f"{name}.toml", Site)

@@ -1,4 +1,4 @@
-"""Ask Slurm: submit and cancel jobs, and read its queue and its accounts."""
+"""Slurm's commands to submit and cancel jobs, and to read its queue and its accounts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _CHANGES_OURS = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
 
 
 class SilentError(UsageError):
-    """A command of Slurm's that may have done its work without saying so."""
+    """An error of a Slurm command that gave no answer, but may have done its work."""
 
 
 @dataclass(frozen=True)
 class Queued:
-    """One job in Slurm's queue: `state` as in PENDING; `command` is its script, '' if unknown."""
+    """One job in Slurm's queue, with a `state` such as PENDING and its script `command`, or ''."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class Queued:
 
 
 def find(program: str) -> None:
-    """Raise UsageError where one of Slurm's commands is missing."""
+    """Raise UsageError if `program`, one of Slurm's commands, is not on PATH."""
     if shutil.which(program) is None:
         cure = "use the cluster's login node, or read the jobs' scripts: python -m slurm render"
         raise UsageError(f"there is no {program} on this machine; {cure}")
@@ -45,9 +45,9 @@ def find(program: str) -> None:
 def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:
     """Submit a script to start when the jobs `after` have ended, well or not; return the job's id.
 
-    sbatch holds the study's `lock` too: if this process is killed, nobody else submits until sbatch
-    has ended and its job can be seen. Raises UsageError with what sbatch said, and SilentError if
-    the job may be in the queue without a known id.
+    sbatch inherits the study's `lock`: if this process is killed, nobody else submits until sbatch
+    has ended. `output` is the folder of the job's output. Raises UsageError with what sbatch said,
+    and SilentError if the job may be in the queue, but its id is not known.
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     command = ["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)]
@@ -69,7 +69,7 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
-    """Return this user's jobs, on `clusters` if that names any; None if squeue fails."""
+    """Return this user's queued jobs, of `clusters` if that names any; None if squeue fails."""
     # %A: of an array's task, %i is no number
     query = ["--noheader", f"--user={getpass.getuser()}", "--format=%A|%j|%T|%o"]
     answer = ask_cluster(["squeue", *_on(clusters), *query])
@@ -84,7 +84,7 @@ def _on(clusters: str) -> list[str]:
 
 
 def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
-    """Return the last state of each job by id, as in TIMEOUT, from sacct; {} if sacct fails."""
+    """Return jobs' last states by id, such as TIMEOUT, as far as sacct has them; {} if it fails."""
     if not job_ids:
         return {}
     query = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State"]
@@ -95,7 +95,7 @@ def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
 
 
 def cancel(job_id: str, running: bool, clusters: str = "") -> None:
-    """Cancel a job; if `running`, have it end its step, record that and stop. Raises UsageError."""
+    """Cancel a job; a `running` job's script gets SIGTERM, to record its end. Raises UsageError."""
     _ask(["scancel", *_on(clusters), *(["--batch", "--signal=TERM"] if running else []), job_id])
 
 
@@ -108,7 +108,7 @@ def ask_cluster(command: Sequence[str]) -> str | None:
 
 
 def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
-    """Return a Slurm command's output. Raises UsageError, SilentError if there is no answer."""
+    """Return a Slurm command's output. Raises UsageError if it fails, SilentError if too slow."""
     find(command[0])
     inherited = os.environ.items()
     kept = {k: v for k, v in inherited if k == "SLURM_CONF" or not k.startswith(_CHANGES_OURS)}

@@ -42,12 +42,12 @@ def require_scheduler(work: Work) -> None:
 
 
 def all_states(work: Work) -> dict[str, JobState]:
-    """Return the state of every job of the study by its name, as n004-launch00."""
+    """Return the state of each submitted job of the study by its name, such as n004-launch00."""
     return job_states(work, slurm_commands.queue(work.site.access.clusters))
 
 
 def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState]:
-    """Return the state of every job by name, as last submitted; `queue` None: squeue failed."""
+    """Return the state of each job's last submission by name; `queue` is None if squeue failed."""
     last = {entry.job: entry.slurm_id for entry in work.folder.read_jobs() if entry.slurm_id}
     queued = {q.id: q.state.lower() for q in queue or ()}
     gone = [job_id for job_id in last.values() if queue is not None and job_id not in queued]
@@ -73,12 +73,12 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
 
 
 def no_report(work: Work, report: JobState) -> str:
-    """Return how a report job ended without a report, and which command writes the report."""
+    """Return words on how a report job ended without a report, and on the command to make one."""
     return f"{report.state}; make it here: python -m plots report {work.folder.path}"
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """Return run states corrected by job states: an unfinished run runs only while its job does.
+    """Return the states of all runs; a run without an end is running only while its job is.
 
     A job that is not in `states` counts as running: it may have been submitted by hand.
     """
@@ -94,10 +94,10 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 
 
 def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
-    """Print a line for each change of the study's jobs until none is in the queue; return the work.
+    """Wait until no job of the study is queued, and print each change; return the last `Work`.
 
-    A job that Slurm starts again is followed on, and so are launches that the report job adds. If
-    squeue does not answer, waiting goes on. Raises UsageError if the site has no Slurm.
+    The wait includes jobs that Slurm restarts, launches that the report job adds, and times when
+    squeue does not answer. Raises UsageError if the site has no Slurm.
     """
     work, last = open_work(options), ""
     require_scheduler(work)

@@ -1,4 +1,4 @@
-"""Submission of a study's missing jobs to Slurm, with a report job after them; cancellation."""
+"""Submission of a study's missing jobs and a report job to Slurm, and their cancellation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from slurm.states import REPORTED, JobState
 def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done; yield a line to print on each.
 
-    With `report`, add a job that reports when the others have ended. A repetition changes nothing.
-    If Slurm refuses a job, earlier jobs stay and are reported on; then raises UsageError.
+    With `report`, add a job that reports when the others have ended. A second call submits no job
+    twice. If Slurm refuses a job, submit only the report job after it, then raise UsageError.
     """
     slurm_commands.find("sbatch")
     _require_queue(work)
@@ -66,19 +66,19 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Submission:
-    """Work that is handed to Slurm under the study's lock."""
+    """Submission of one study's jobs, while this process holds the study's lock."""
 
     work: Work
     lock: IO[str]
 
     def record(self, script: Path, job: str, job_id: str, runs: int, after: Sequence[str]) -> None:
-        """Record that Slurm has a job, which waits for the jobs `after`. Raises UsageError."""
+        """Record in jobs.jsonl that Slurm has a job, which waits for `after`. Raises UsageError."""
         named = {"site": self.work.site.name, "job": job, "slurm_id": job_id}
         counts = {"launches": self.work.launches, "runs": runs}
         self.work.folder.record_job(script, **named, **counts, after=list(after))
 
     def record_submitted(self, queue: Sequence[Queued]) -> None:
-        """Record queued jobs of the study not yet on record: after a kill or a silent sbatch."""
+        """Record the study's queued jobs that jobs.jsonl lacks after a kill or a silent sbatch."""
         work, folder = self.work, self.work.folder
         recorded = {entry.slurm_id for entry in folder.read_jobs()}
         runs = Counter(job_of(status.run, work.site) for status in work.statuses)
@@ -90,7 +90,7 @@ class _Submission:
                 self.record(script, name, queued.id, runs[name], ())
 
     def submit(self, text: str, job: str, runs: int, after: Sequence[str]) -> str:
-        """Keep a script, submit it and return the job's id. Raises UsageError, OSError."""
+        """Write a script, submit it, record its job and return the job's id. Raises UsageError."""
         script = self.work.folder.add_script(text, job)
         output = self.work.folder.path / "jobs"
         job_id = slurm_commands.submit(script, output, self.lock, after)
@@ -100,7 +100,7 @@ class _Submission:
     def chain(self, after: Sequence[str], pending: str) -> str:
         """Submit a report job that starts when the jobs `after` have ended; return a line on it.
 
-        A `pending` report job, by its id, stays if it waits for all of these, else it is replaced.
+        The report job `pending` ('': none) is replaced unless it already waits for all of these.
         """
         work = self.work
         waits_for = {entry.slurm_id: set(entry.after) for entry in work.folder.read_jobs()}
@@ -129,9 +129,9 @@ def scripts(work: Work) -> dict[str, str]:
 
 
 def cancel_all(work: Work) -> list[str]:
-    """Cancel the study's waiting jobs, have running jobs stop, return lines. Raises UsageError.
+    """Cancel waiting jobs, tell running jobs to stop; return a line on each. Raises UsageError.
 
-    The report job goes first: it would start when the others end, or submit more launches. The
+    The report job is first, since it would start when the others end, or submit more launches. The
     other jobs are looked up under the study's lock, when nobody can submit any more.
     """
     states.require_scheduler(work)

@@ -1,4 +1,4 @@
-"""Which runs of a job are started together to take turns, and why others are not."""
+"""Groups of runs that a job starts together to take turns, and reasons for not doing so."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from slurm.site import Site
 
 
 class TurnGroup(NamedTuple):
-    """Runs that are compared; `apart`: why they run one by one, '' if they take turns.
+    """Runs of one launch that are compared with one another, or a single run.
 
-    A run without a partner takes no turns, and its `apart` is ''.
+    `apart` says why several runs are started one by one; it is '' if they take turns.
     """
 
     runs: list[PlannedRun]
@@ -21,7 +21,7 @@ class TurnGroup(NamedTuple):
 
 
 def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[TurnGroup]:
-    """Yield a script's runs as groups, in the order of the first run of each group."""
+    """Yield a script's runs in groups, ordered by first runs; singly if study.turns is False."""
     name = turn_groups({run.point: run.config.curves for run in runs}, study.pairs)
     if not study.turns:
         yield from (TurnGroup([run]) for run in runs)

@@ -1,6 +1,6 @@
-"""A study run until it is settled: wave after wave of launches, with a look after each wave.
+"""The loop of `slurm run`: waves of launches, until the study's comparison is settled.
 
-The first wave has the planned launches. Later waves have two: each side of a pair is first in one.
+First come the planned launches, then two per wave, so that each side of a pair runs first once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GO_ON = "STUDY_GO_ON"
 
 @dataclass(frozen=True)
 class Standing:
-    """A study whose launches so far have ended well."""
+    """How far a study has come: the launches done, wanted and allowed, and the budget left."""
 
     done: int  # launches that are complete, from the first on
     wanted: int  # launches that are planned or begun
@@ -40,9 +40,9 @@ class Standing:
     launch_s: float | None = None  # that a launch takes; None: nobody knows yet
 
     def decide(self) -> tuple[int, str]:
-        """Return the launches to reach and '', or the launches done and the reason to stop.
+        """Return the number of launches to reach and '', or the number done and why to stop.
 
-        The wanted launches come first, whatever the budget; then two at a time, within the budget.
+        The wanted launches come first, whatever the budget. More come in twos, within the budget.
         """
         if self.done < self.wanted:
             return self.wanted, ""
@@ -81,7 +81,7 @@ class RunLoop:
     settled: bool = False  # by the last look
 
     def go_on(self) -> None:
-        """Run waves until `decide` gives a reason to stop, a run is not ok, or a signal arrives."""
+        """Do waves of launches until `Standing.decide` stops, a run fails, or a signal arrives."""
         session, goal = new_session(), 0
         while self.stopped_by is None:
             self.work = work = open_work(self.work.options, locked=True)
@@ -111,7 +111,7 @@ class RunLoop:
                 self._do_wave(open_work(work.options, True, goal), done, session)
 
     def _do_wave(self, work: Work, done: int, session: str) -> None:
-        """Do the missing runs of `work`; set `stopped_by`, and the seconds that a launch took."""
+        """Do the runs left in `work` after `done` launches; set `stopped_by` and `launch_s`."""
         for planned in work.todo:
             work.folder.set_aside(planned.log)
         facts = {"site": work.site.name, "launches": work.launches, "runs": len(work.todo)}
@@ -127,7 +127,7 @@ class RunLoop:
 
 
 def look(folder: Path) -> tuple[str, bool]:
-    """Return a line on the primary comparison, and whether it is settled. Raises UsageError."""
+    """Return a line on a study's primary comparison, and if it is settled. Raises UsageError."""
     from bench.study.words import interim  # here: what reads no logs starts without pandas
 
     return interim(folder)
@@ -147,7 +147,7 @@ def seconds(text: str) -> int:
 def close(
     work: Work, again: Sequence[str], stopped_by: int | None = None, more: bool = False
 ) -> int:
-    """Print how the runs ended, and what command does those left or `more`; return exit status."""
+    """Print how runs ended, and command `again` if any are left or `more`; return exit status."""
     print(f"{work.study.name}: {count(work.statuses)}")
     for status in work.statuses:
         if status.state not in ("ok", "planned"):
@@ -159,7 +159,7 @@ def close(
 
 
 def say_report(work: Work) -> None:
-    """Print the command that makes the report, unless GO_ON is set: then the caller makes it."""
+    """Print the command that makes the report, but not for a caller that sets STUDY_GO_ON."""
     if not os.environ.get(GO_ON):
         path = shlex.quote(str(work.folder.path))
         print(f"then, for the answer: {python()} -m plots report {path}")

@@ -1,4 +1,4 @@
-"""A ReFrame test of each framework at 1 to 8 nodes: reframe -C SETTINGS -c hvd_ddp.py -r."""
+"""A ReFrame test of DDP and Horovod at 1 to 8 nodes: reframe -C SETTINGS -c hvd_ddp.py -r."""
 
 import json
 
@@ -12,7 +12,7 @@ LAUNCHER = {"mpirun": ["--bind-to none"], "srun": ["--kill-on-bad-exit=1"]}
 
 @rfm.simple_test
 class HvdDdpRun(rfm.RunOnlyRegressionTest):
-    """One run; `-S HvdDdpRun.workload=OPTIONS` sets the options of `python -m bench`."""
+    """One run of `python -m bench`; `-S HvdDdpRun.workload=OPTIONS` sets batch and image size."""
 
     backend = rf.parameter(["ddp", "horovod"])
     nodes = rf.parameter([1, 2, 4, 8])
@@ -26,7 +26,7 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @rf.run_after("setup")
     def fit(self):
-        """Fill each node with ranks: as the partition's `extras` say, else one per GPU, or one."""
+        """Set options and ranks: extras['ranks_per_node'] per node, else one per GPU, or one."""
         partition = self.current_partition
         gpus = sum(device.num_devices for device in partition.select_devices("gpu"))
         ranks = int(partition.extras.get("ranks_per_node", gpus or 1))
@@ -42,7 +42,7 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @rf.sanity_function
     def is_whole(self):
-        """Check that all ranks made one world, which passed all checks of the run."""
+        """Check that the run passed its own checks, and that all ranks asked for took part."""
         merits = self.merits()
         return sn.all([sn.assert_true(merits["ok"]), sn.assert_eq(merits["ranks"], self.num_tasks)])
 

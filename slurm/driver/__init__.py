@@ -1,1 +1,1 @@
-"""Driver of a job script: it starts each run, ends it if need be, and records how it ended."""
+"""Driver of a job script: it starts each run, enforces its time limit, and records how it ended."""

@@ -1,4 +1,4 @@
-"""python -m slurm.driver OPTIONS -- COMMON: runs the lines `run ID RANKS OPTIONS` of a job."""
+"""python -m slurm.driver OPTIONS -- COMMON: a job's options, then those that all runs share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ except ModuleNotFoundError as absent:
 
 
 def _here(options: JobOptions, common: list[str]) -> int:
-    """Do a job's runs under the study's lock and return exit status. Raises UsageError.
+    """Do runs without Slurm, under the study's lock; return exit status. Raises UsageError.
 
     mpirun inherits the lock, so that a run which outlives a killed job still holds the lock.
     """
@@ -63,7 +63,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
 
 
 def _report(options: JobOptions) -> int:
-    """Make the report; with --again and all runs ok, submit more launches. Return exit status."""
+    """Make the report and return its exit status; if all runs are ok, --again adds launches."""
     if not os.environ.get("SLURM_JOB_ID"):
         cure = f"on this machine: python -m plots report {options.study_dir}"
         raise UsageError(f"this is not a Slurm job; {cure}")
@@ -83,7 +83,7 @@ def _report(options: JobOptions) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return exit status: 0 done, 1 a run is not ok, 2 do not retry, 128 + n signal n."""
+    """Do a job; return 0 done, 1 a run is not ok or left, 2 do not retry, 128 + n signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
     common = list(argv[at + 1 :])
 

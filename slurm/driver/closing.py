@@ -1,4 +1,4 @@
-"""What a job writes down: the last line of each run's log, and a diary of its own."""
+"""Records that a job writes: the last event of each run's log, and the job's own diary."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ SESSION = "STUDY_SESSION"  # in the environment
 
 
 def is_ok(log: Path) -> bool:
-    """Check by its log that a run is ok: launchers end with 0 even if they have started no rank."""
+    """Return whether `log` proves its run ok; launchers may end with 0 without a started rank."""
     return log.exists() and read_run(log).state == "ok"
 
 
 def oom_kills() -> int:
-    """Count processes that this machine's kernel has killed for lack of memory since it started."""
+    """Count the processes that this machine has killed for lack of memory since it booted."""
     counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     return int(counts.get("oom_kill", 0))
 
 
 def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **more: Any) -> None:
-    """Append the sealed `exit` event to `log`, which is created if missing. Raises UsageError.
+    """Append the last event, `exit`, to `log`, which may not exist yet. Raises UsageError.
 
-    `limit_s` is the run's limit in seconds; `stopped`: the job was stopped; `more`: other fields.
+    `out` is the run's output; `stopped` says whether a signal came; `more` are further fields.
     """
     shot = ["error: the launcher was killed by SIGKILL"] if ended.shot else []
     fields = {
@@ -66,7 +66,7 @@ def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **mor
 def new_session() -> str:
     """Return a name for this execution of a job script, from its time and the machine's boot.
 
-    `slurm run` hands down one name for all the scripts of a command.
+    If STUDY_SESSION is set, return its value, which all scripts of one `slurm run` share.
     """
     if handed := os.environ.get(SESSION):
         return handed
@@ -75,7 +75,7 @@ def new_session() -> str:
 
 
 def _said(out: Path) -> Iterator[str]:
-    """Yield the lines of a run and its launcher that tell how it ended, and the last line."""
+    """Yield the lines of a run's output that tell of errors, a few of each kind, and the last."""
     shown, last = {_GRAVE: 0, _TELLING: 0}, ""
     with out.open("rb") as file:
         parts = (part for line in file for part in re.split(rb"[\r\n]", line.replace(b"\t", b" ")))
@@ -95,7 +95,7 @@ def _said(out: Path) -> Iterator[str]:
 
 
 def first_error(out: Path) -> str:
-    """Find the first error that a run printed; '' where it printed none."""
+    """Return the rest of the first line that begins with `error: ` in a run's output, or ''."""
     lines = out.read_text(errors="replace").splitlines()
     return next((line[7:] for line in lines if line.startswith("error: ")), "")
 
@@ -110,7 +110,7 @@ def complain(line: str) -> None:
 
 
 class Diary:
-    """A job's own record, jobs/JOB.jsonl, in which `slurm status` finds how the job ended."""
+    """A Slurm job's own record, jobs/JOB.jsonl, in which `slurm status` finds how it ended."""
 
     def __init__(self, study_dir: Path, job: str) -> None:
         self.path = study_dir / "jobs" / f"{job}.jsonl"
@@ -129,7 +129,7 @@ class Diary:
             raise _not_written(self.path, error) from None
 
     def begun_before(self) -> list[str]:
-        """List the ids of other jobs that began before this job, with the same file."""
+        """List the Slurm ids of other jobs that wrote to this diary before this job began."""
         jobs: list[str] = []
         for line in self.path.read_text().splitlines():
             try:

@@ -1,4 +1,4 @@
-"""The runs of a job script, launch after launch: started, ended, recorded and counted."""
+"""Execution of a job script's runs, launch after launch, with a record of how each ended."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LocalJob:
         self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
-        """Do all runs and return the exit code. Raises UsageError where going on is of no use."""
+        """Do all runs; return 0, 1 if any failed, 128 + signal. Raises UsageError on bad input."""
         self.steps.listen(*self.signals)
         self.run_all()
         if self.steps.stopped is not None:
@@ -67,7 +67,7 @@ class LocalJob:
         return 1 if self.failed else 0
 
     def run_all(self) -> None:
-        """Do each group of runs that has no log yet; after a restart, each group that is not ok."""
+        """Do each group of runs without a log; after a restart by Slurm, each with a run not ok."""
         for group in self.groups:
             logs = [self._files(line)[0] for line in group.lines]
             done = [is_ok(log) for log in logs]
@@ -111,7 +111,7 @@ class LocalJob:
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """Return the launcher's command; `shared`: another world runs on the same cores."""
+        """Return the command that starts `ranks` ranks; `shared`: other runs use the same cores."""
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.options.launch_args)
 
@@ -120,7 +120,7 @@ class LocalJob:
         print(f"{number} {line.id}{state and f': {state}'}", flush=True)
 
     def _start(self, group: GroupLines) -> None:
-        """Run a group to its end, record each run's end, and count runs that failed or are left."""
+        """Do a group of runs, record how each ended, and count those that failed or stopped."""
         before, lines, wrong = oom_kills(), group.lines, []
         limit_s = self.options.limit_s * len(lines)  # as each waits for the others
         for line in lines:
@@ -151,12 +151,12 @@ class LocalJob:
             self.after_failure(*next((w for w in wrong if w[1].id == cause), wrong[0]))
 
     def _files(self, line: RunLine) -> tuple[Path, Path]:
-        """Name the files of a run: its log, and what it prints."""
+        """Return the paths of a run's log and of the file with its output."""
         runs = self.folder / "runs"
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
     def _run(self, group: GroupLines, limit_s: int) -> tuple[list[Ended], int | None]:
-        """Return how each run of a group ended, and the index of the run that ended the others."""
+        """Do a group; return how each ended, and the index of the first to end early, or None."""
         table = None
         if len(group.lines) > 1:
             sizes = tuple(line.ranks for line in group.lines)
@@ -180,7 +180,7 @@ class LocalJob:
     def _start_run(
         self, line: RunLine, limit_s: float, table: TurnTable | None, turn: int, stack: ExitStack
     ) -> Step:
-        """Start a run and return its step; `stack` removes the run's temporary files."""
+        """Start a run; `table` and `turn` place it in a group, `stack` deletes temporary files."""
         log, out = self._files(line)
         command = [*self.launch(line.ranks, shared=table is not None), *self.bench]
         command += [*self.common, "--world-size", str(line.ranks)]
@@ -198,7 +198,7 @@ class LocalJob:
 
 
 class SlurmJob(LocalJob):
-    """A job's runs in a Slurm allocation: a preflight, then as many runs as its time allows."""
+    """A job's runs in a Slurm allocation: a test of the launch, then as many as time allows."""
 
     verb = "submit"
     grace_s = 30.0
@@ -235,7 +235,7 @@ class SlurmJob(LocalJob):
         return 1 if self.failed or self.left else 0
 
     def finish(self, code: int, refused: str) -> None:
-        """Record the end in the diary; with --requeue, let Slurm restart the job for runs left."""
+        """Record the job's end, or error `refused`; with --requeue, restart it if runs are left."""
         try:
             reason = f"refused: {refused}" if refused else self._why()
             self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)
@@ -249,7 +249,10 @@ class SlurmJob(LocalJob):
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
     def may_start(self) -> bool:
-        """Check that no signal came and time is left: 1.5 times the longest group, or its limit."""
+        """Return whether no signal came and enough time is left for another group of runs.
+
+        Enough is the time limit of the largest group, or 1.5 times the longest run yet if less.
+        """
         runs = max((len(group.lines) for group in self.groups), default=1)
         most = runs * self.options.limit_s
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
@@ -268,7 +271,7 @@ class SlurmJob(LocalJob):
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """Return the launcher's command; ranks fill the first hosts, the same for a pair."""
+        """Return the command for ranks on the first hosts; `shared`: srun may share their cores."""
         options = self.options
         # or a step would wait until the one before has left its cores
         overlap = ["--overlap"] if shared and options.launcher == "srun" else []
@@ -287,10 +290,7 @@ class SlurmJob(LocalJob):
         return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
 
     def _set_parted_aside(self) -> None:
-        """Set aside the logs of ok runs that must be done again with the runs compared with them.
-
-        A pair counts only if one start of the job has done both of its runs.
-        """
+        """Rename the logs of ok runs that must be repeated along with runs compared with them."""
         study, statuses = look_at_runs(StudyFolder(self.folder.parent, self.folder.name))
         ids = {line.id for line in self.lines}
         of_job = [status for status in statuses if status.run.id in ids]
@@ -320,7 +320,7 @@ class SlurmJob(LocalJob):
 
 
 def look_at_runs(folder: StudyFolder) -> tuple[Study, list[RunStatus]]:
-    """Return the study that a job has kept, and the states of all runs of its launches."""
+    """Return the study in a folder's study.toml, and the state of each run asked for so far."""
     study = folder.kept()
     assert study is not None, "a job keeps it before its first run"
     planned = plan(study, folder.asked_launches(study), folder.runs)
@@ -351,7 +351,7 @@ def _end_s(minutes: int) -> float:
 
 
 def _ask(*command: str) -> str:
-    """Run one of Slurm's commands and return what it says; '' where it fails."""
+    """Run one of Slurm's commands and return its output; '' if it fails or takes over 60 s."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

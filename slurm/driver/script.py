@@ -23,7 +23,7 @@ _Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class JobOptions(Options):
-    """Run the lines `run ID RANKS OPTIONS` of a job."""
+    """Do the runs of a job, which standard input lists in lines `run ID RANKS OPTIONS`."""
 
     study_dir: Path = option(..., "folder of the study's logs")
     study: str = option("", "text of the study, kept beside the logs")
@@ -54,7 +54,7 @@ class RunLine(NamedTuple):
 
 
 class GroupLines(NamedTuple):
-    """Runs that start together and take turns, or one run; `apart`: why that run takes no turns."""
+    """Runs that start together and take turns, or one run; `apart`: why it takes no turns."""
 
     lines: list[RunLine]
     apart: str = ""
@@ -63,8 +63,8 @@ class GroupLines(NamedTuple):
 def read_groups(text: str) -> list[GroupLines]:
     """Read a script's groups of runs; skip comments and empty lines. Raises UsageError.
 
-    `turns N` groups the next runs, N at most. Every other run is a group of its own; the next N
-    after `apart N REASON` have that reason.
+    A line `turns N` makes one group of the next N runs. Any other run is a group of its own. A line
+    `apart N REASON` gives its reason to each of the next N runs.
     """
     groups: list[GroupLines] = []
     head, left, reason = "", 0, ""

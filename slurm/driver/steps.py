@@ -1,4 +1,4 @@
-"""Processes that a job starts: each has a time limit, and is ended by a signal to the job."""
+"""Processes that a job starts, and ends at their time limit or when the job gets a signal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_S = 0.1  # a look takes some microseconds of the cores that the ranks need
 
 
 class Ended(NamedTuple):
-    """How a step ended: `code` as in a shell; `shot` is true if a SIGKILL came from elsewhere."""
+    """How a process ended: `code` as in a shell; `shot`: by a SIGKILL from outside the job."""
 
     code: int
     timed_out: bool
@@ -25,7 +25,7 @@ class Ended(NamedTuple):
 
 
 class Step:
-    """One process in a session of its own: only the job passes the terminal's Ctrl-C on to it."""
+    """One process in a session of its own, which the Ctrl-C of a terminal does not reach."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Step:
         self._told = self._timed_out = self._killed = False
 
     def end(self) -> None:
-        """Ask the launcher to end its ranks, only once: a second signal would kill them at once.
+        """Send the process one SIGTERM, by which a launcher ends its ranks; send no second one.
 
-        `before_end` is called first, even if the step has ended by itself.
+        The callback `before_end` is called first, even if the process has ended by itself.
         """
         if not self._told:
             self._told, self._deadline = True, time.monotonic() + self._grace_s
@@ -50,7 +50,7 @@ class Step:
             self.process.terminate()
 
     def look(self) -> Ended | None:
-        """Return how the step ended, or None; end it after its limit, kill it after its grace."""
+        """Return how it ended, None while it runs; end it at its limit, kill it `grace_s` later."""
         code = self.process.poll()
         if code is None:
             if time.monotonic() >= self._deadline and not self._told:
@@ -69,7 +69,7 @@ class Step:
 
 
 class Steps:
-    """Steps of a job, one or several at a time; `stopped` is the first signal that asked to stop.
+    """Processes of a job, one or several at a time; `stopped` is the first signal to the job.
 
     Children inherit the files `keep_open`: a lock is free only when the last child has ended.
     """
@@ -91,7 +91,7 @@ class Steps:
         env: dict[str, str] | None = None,
         before_end: Callable[[], object] = lambda: None,
     ) -> Step:
-        """Start a command without input and with its output in `out`. Raises OSError."""
+        """Start a command with output `out`; call `before_end` before SIGTERM. Raises OSError."""
         with out.open("wb") as file:
             process = subprocess.Popen(
                 command,
@@ -109,7 +109,7 @@ class Steps:
         return step
 
     def wait(self, *steps: Step) -> list[Ended]:
-        """Wait for all steps and return how each ended; if one fails, end the others."""
+        """Wait for all processes and return how each ended; if one fails, end the others."""
         ended: dict[Step, Ended] = {}
         while len(ended) < len(steps):
             time.sleep(_POLL_S)
