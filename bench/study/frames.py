@@ -180,8 +180,8 @@ def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
 def name_sessions(runs: Iterable[RunRow]) -> None:
     """Set each run's `session` to the session's first start and machine, or '' if not logged.
 
-    A session is a series of runs on one boot of a machine or, in a cluster, on the same nodes. It ends
-    when no run starts for PAUSE_S seconds, in which the state of the machine may change.
+    A session is a series of runs on one boot of a machine or, in a cluster, on the same nodes. It
+    ends when no run starts for PAUSE_S seconds, in which the state of the machine may change.
     """
     last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
     for run in sorted(runs, key=lambda run: (math.isnan(run["began_s"]), run["began_s"])):

@@ -112,7 +112,7 @@ class Table:
         """Estimate b's images/s over a's, as a's seconds over b's, paired by launch.
 
         Both points must have all `launches`. `swapped` says that their order changes by design
-        between launches; its effect is then fitted too. `of` names another field of LaunchMean.
+        between launches; its effect is fitted too. `of` names another LaunchMean field to divide.
         """
         means = [[self.launches[point][launch] for launch in launches] for point in (a, b)]
         before, after = ([getattr(mean, of) for mean in side] for side in means)

@@ -19,7 +19,7 @@ _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A planned run with the state that its log shows; `words` are the last messages of its ranks."""
+    """A planned run with its state as logged; `words` are the last messages of its ranks."""
 
     run: PlannedRun
     state: str
