@@ -24,7 +24,7 @@ class Timed:
 
     @classmethod
     def of_event(cls, event: Mapping[str, Any]) -> Self:
-        """Make a Timed from an event of a log, whose `seconds` have shape [rank][repetition]."""
+        """Make a Timed from a log's event, in which `seconds` have shape [rank][repetition]."""
         seconds = tuple(max(ranks) for ranks in zip(*event["seconds"], strict=True))
         ranks = len(event["seconds"])
         return cls(bytes=event["bytes"], ranks=ranks, seconds=seconds)
@@ -40,13 +40,13 @@ class Timed:
 
     @property
     def bus_bytes_per_s(self) -> float:
-        """Bus bandwidth, comparable over ranks n: 2 (n - 1) / n * bytes_per_s (nccl-tests)."""
+        """Bus bandwidth of n ranks, as in nccl-tests: 2 (n - 1) / n times `bytes_per_s`."""
         return self.bytes_per_s * 2 * (self.ranks - 1) / self.ranks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One log of `python -m bench collectives`: a cell, its ranks, the processor and the times."""
+    """Times from one log of `python -m bench collectives`; `cell` is its backend/transport."""
 
     cell: str
     ranks: int
@@ -55,9 +55,9 @@ class Measured:
 
 
 def read_each(paths: Sequence[Path]) -> list[Measured]:
-    """Read logs, of which no two may have the same cell and number of ranks.
+    """Read logs of `python -m bench collectives`, one for each cell and number of ranks.
 
-    Raises UsageError for two such logs, and for each log that `read` refuses.
+    Raises UsageError if two logs have the same cell and ranks, or if `read` refuses a log.
     """
     logs = {(m.cell, m.ranks): m for m in map(read, paths)}
     if len(logs) < len(paths):
@@ -67,7 +67,7 @@ def read_each(paths: Sequence[Path]) -> list[Measured]:
 
 
 def read(path: Path) -> Measured:
-    """Read a log. Raises UsageError if the file is no such log, has no times or did not end ok."""
+    """Read one log. Raises UsageError if it is of another kind, has no times or did not end ok."""
     try:
         events: list[dict[str, Any]] = [json.loads(line) for line in read_file(path).splitlines()]
         start = next(e for e in events if e["event"] == "start")

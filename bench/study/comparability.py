@@ -63,7 +63,7 @@ NO_LAUNCH = -1  # runs started by hand name no launch and together make one
 
 
 class LaunchId(NamedTuple):
-    """Key by which runs are paired: the number of a pass over the points, and its allocation."""
+    """Key by which runs are paired: a launch (one pass over all points), and its job or session."""
 
     number: int
     allocation: str = ""  # a job, or a session; '' of logs that name none: hosts are facts too
@@ -82,8 +82,8 @@ def facts(
 ) -> dict[str, str]:
     """Return one run's facts, name -> text: the work asked for, and where and with what it ran.
 
-    With matched settings or without overlap, the bytes of each exchange are facts too. What the log
-    does not say of host and wire is left out; `differences` says how a missing fact counts.
+    With settings='matched' or overlap='off', the sizes of the exchanges are facts too. Facts of the
+    host and network that a log lacks are left out; `differences` says how a missing fact counts.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, derived) for name, derived in _SAMPLES.items()}
@@ -125,7 +125,7 @@ def facts(
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
-    """Name the interfaces whose TCP carried gradients, or 'no TCP'; None if the log cannot tell."""
+    """Name interfaces that carried gradients over TCP, or 'no TCP'; None if there is no record."""
     counted: Counter[str] = Counter()
     for of_rank in end.get("tcp_bytes", ()):
         counted.update(of_rank)
@@ -141,8 +141,8 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
 def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
     """List the facts on which runs do not agree, each as 'name: value, other value'.
 
-    `ignore` holds names, and prefixes ending in '.'. A run that lacks a fact is left out of this
-    fact's comparison. Missing code, malloc and environment variables count as 'unset' instead.
+    `ignore` holds names of facts, and prefixes that end in '.'. A run that lacks a fact is left out
+    of this fact's comparison. But missing code, malloc or environment variables count as 'unset'.
     """
     runs = list(runs)
     kinds = tuple(name for name in ignore if name.endswith("."))
@@ -159,17 +159,17 @@ def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str
 
 
 def compute_env(runs: Iterable[Facts]) -> list[str]:
-    """List differences in environment variables of the compute, which one process obeys too."""
+    """List differences in environment variables that affect compute, such as OMP_NUM_THREADS."""
     return differences({k: v for k, v in one.items() if k.startswith(_COMPUTES)} for one in runs)
 
 
 def work_of(facts: Facts) -> Facts:
-    """Return the facts that the config asked for, without fields that may differ by launch."""
+    """Return the facts that come from the config, without seed and others that vary by launch."""
     return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(TUNED)}
 
 
 def varied_of(facts: Facts) -> Facts:
-    """Return the facts in which arms of one study may differ: fields of the work, and knobs."""
+    """Return the facts in which a study's arms may differ: the work, and options of backends."""
     return {k: v for k, v in facts.items() if k in VARIED or k.startswith(TUNED)}
 
 
@@ -179,13 +179,13 @@ def is_emulated(facts: Facts) -> bool:
 
 
 def usual(field: str) -> str:
-    """Return a field's default as facts write it."""
+    """Return a config field's default as the text that a fact would have."""
     return str(RunConfig.model_fields[field].default)
 
 
 @dataclass(frozen=True)
 class DigestCheck:
-    """Result at one world size: how many equal trainings were checked, and which ended unequal."""
+    """Result at one world size: which groups of equal trainings ended with unequal parameters."""
 
     world_size: int
     groups: int
@@ -194,7 +194,7 @@ class DigestCheck:
 
 
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
-    """Yield checks, for 1 and 2 ranks, that equal CPU trainings of a launch end bit-identical."""
+    """Yield for 1 and 2 ranks whether equal CPU trainings of a launch end with equal parameters."""
     agree = runs["facts"].map(lambda one: one.get("device") == "cpu")  # others add in any order
     digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:
@@ -215,7 +215,7 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
 
 
 def _training(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """Return the facts that decide a training's numbers, as sorted pairs."""
+    """Return the facts that decide a training's numbers, as sorted (name, value) pairs."""
     return tuple(
         sorted(x for x in facts.items() if x[0] in _OF_THE_TRAINING or x[0].startswith(_USER_CODE))
     )

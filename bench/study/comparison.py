@@ -1,4 +1,7 @@
-"""Comparisons of two cells in one arm, or of two arms of one cell, paired by launch."""
+"""Comparisons of two cells in one arm, or of two arms of one cell, paired by launch.
+
+A cell is a backend with its transport, an arm a condition, and a launch one pass over all points.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ TAU_EMULATED = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Candidate over reference in images/s at one size; above 1 the candidate is faster."""
+    """Candidate's images/s over the reference's at one size; above 1, the candidate is faster."""
 
     reference_point: Point
     candidate_point: Point
@@ -87,12 +90,12 @@ class Comparison:
 
     @property
     def unit(self) -> str:
-        """What the interval is over: 'sessions' if there are at least three, else 'launches'."""
+        """The samples of the interval: 'sessions' if there are at least three, else 'launches'."""
         return "sessions" if len(set(self.sessions)) >= stats.SESSIONS else "launches"
 
     @property
     def estimate(self) -> Estimate:
-        """The ratio with its interval at `level`, which decides."""
+        """The ratio with the interval at error rate `level`, from which the verdict follows."""
         return self.paired.estimate_at(self.level)
 
     @property
@@ -111,7 +114,7 @@ class Comparison:
 
     @property
     def skewed(self) -> bool:
-        """Whether the medians' ratio differs by more than the margin, at MIN_LAUNCHES or more."""
+        """Whether `median_ratio` differs from the ratio by over the margin; needs MIN_LAUNCHES."""
         off = abs(math.log(self.median_ratio / self.paired.ratio))
         return self.paired.n >= stats.MIN_LAUNCHES and off > math.log1p(self.margin)
 
@@ -129,9 +132,9 @@ class _Pair(NamedTuple):
 def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
     """Compare each pair of points by launch; append what cannot be compared to `missing`.
 
-    The primary comparison errs at ALPHA over all looks. The others with MIN_LAUNCHES share a second
-    ALPHA equally (Bonferroni). Holm's steps would err more: with ten arms at the margin's edge they
-    call an arm equal in 10 % of reports, because an interval can settle in two ways.
+    The primary comparison errs at ALPHA over all looks, the numbers of launches at which the study
+    decides. All others with at least MIN_LAUNCHES share a second ALPHA equally (Bonferroni). Holm's
+    steps would err more: of ten arms at the margin's edge, they call one equal in 10 % of reports.
     """
     rows: list[_Pair] = []
     for a, b in _pairs(table, study):
@@ -163,9 +166,9 @@ def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
 
 
 def may_differ(study: Study, a: Point, b: Point) -> set[str]:
-    """Name the facts in which two points may differ: knobs, own code, fields of differing arms.
+    """Name the facts, or prefixes, in which two points may differ: a backend's options and code.
 
-    The fact `emulate` must always agree: only runs of the same timeline are compared.
+    Two arms may also differ in fields that either sets and in bucket sizes, but not in `emulate`.
     """
     if a.arm == b.arm:
         return {*comparability.OF_A_SIDE}
@@ -176,7 +179,8 @@ def may_differ(study: Study, a: Point, b: Point) -> set[str]:
 def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
     """Return the row that the study's `primary` names, or None unless exactly one row matches.
 
-    Without `primary`, prefer default exchange, most ranks, first transport, curve, arm, then batch.
+    Without `primary`, return the first row in this order: default settings of the exchange, most
+    ranks, first transport, first curve, first arm, largest batch.
     """
     if (primary := study.primary) is not None:
         fields = primary.model_dump(exclude={"curve"}, exclude_none=True)
@@ -202,7 +206,7 @@ def _primary(table: Table, rows: Sequence[_Pair], study: Study) -> _Pair | None:
 
 
 def _comparison(table: Table, row: _Pair, study: Study, level: float, primary: bool) -> Comparison:
-    """Make the comparison of a row: its verdict at `level`, and the launches that may settle it."""
+    """Make a row's comparison: its verdict at error rate `level`, and the launches still needed."""
     a, b, launches, paired, curves = row
     sessions = tuple(table.launches[a][launch].session for launch in launches)
     first_steps = table.paired(b, a, launches, of="first_step_over_rest")
@@ -244,7 +248,8 @@ def another_day(
     """Predict an interval for the ratio in another session; None if `paired` has no interval.
 
     Three sessions or more give Student's prediction interval at `level`. With fewer, the half width
-    in logs is sqrt(h^2 + 2 (1.96 tau)^2): h is the ratio's own, tau an assumed sd of sessions.
+    in logs is sqrt(h^2 + 2 (1.96 tau)^2). Here h is the ratio's half width, and tau is the assumed
+    standard deviation between sessions. `sessions` has the name of each launch's session.
     """
     ends = paired.interval(level)
     if ends is None or paired.error_log is None:
@@ -258,7 +263,7 @@ def another_day(
 
 
 def ratios_by_session(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estimate]]:
-    """Yield each session and the geometric mean of its ratios."""
+    """Yield each session and the geometric mean of the ratios of its launches."""
     for session in dict.fromkeys(sessions):
         ratios = zip(sessions, paired.ratios, strict=True)
         yield session, stats.geometric_mean([ratio for name, ratio in ratios if name == session])

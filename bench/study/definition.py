@@ -88,7 +88,7 @@ class BatchSweep(StrictTable):
 
 
 class Primary(StrictTable):
-    """The comparison that the study is about: it errs at 5 %, all others together at 5 %."""
+    """Main comparison of a study, with an error rate of 5 %; all others share another 5 %."""
 
     curve: Curve  # it is a point of
     world_size: WorldSize
@@ -98,7 +98,7 @@ class Primary(StrictTable):
 
 
 class Arm(BaseModel):
-    """One condition for cells: each key but `cells` and `over` is a field of RunConfig."""
+    """A condition under which cells run: keys besides `cells` and `over` are RunConfig's fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -112,7 +112,7 @@ class Arm(BaseModel):
 
 
 class Point(NamedTuple):
-    """One configuration that is measured: a cell, in an arm, at a size."""
+    """One measured configuration: a cell (backend/transport), in an arm (condition), at a size."""
 
     cell: str
     arm: str  # '' in a study without arms
@@ -141,7 +141,7 @@ Side = tuple[str, str]  # a cell and its arm
 
 
 class Study(StrictTable):
-    """One study. Construction raises `pydantic.ValidationError` where a rule is broken."""
+    """A study as its file defines it; invalid values raise `pydantic.ValidationError`."""
 
     name: str  # of its folder too: lower case, digits, '-', '_'
     question: Annotated[str, Field(min_length=1, max_length=1000)]  # what the numbers answer
@@ -179,16 +179,16 @@ class Study(StrictTable):
         return list(dict.fromkeys(chain.from_iterable(arm.fields for arm in self.arms.values())))
 
     def fields_of(self, cell: str, arm: str) -> dict[str, Any]:
-        """Return the fields that the study sets for a cell's runs in `arm`, '' if it has no arm.
+        """Return the fields that the study sets for a cell's runs in `arm` ('' without arms).
 
-        `single` exchanges nothing, so fields of the exchange and knobs are left out of its runs.
+        `single` exchanges nothing, so fields of the exchange and of backends are left out for it.
         """
         values = {**self.run, **(self.arms[arm].fields if arm else {})}
         unseen = (*fields_with(Role.EXCHANGE), *fields_with(Role.KNOB)) if cell == "single" else ()
         return {name: value for name, value in values.items() if name not in unseen}
 
     def arms_of(self, cell: str) -> list[str]:
-        """List a cell's arms, [''] without any; for `single`, only the first of equal arms."""
+        """List a cell's arms, or ['']; for `single`, arms that differ in exchange alone are one."""
         names = [name for name, arm in self.arms.items() if not arm.cells or cell in arm.cells]
         if cell != "single":
             return names or [""]
@@ -203,9 +203,9 @@ class Study(StrictTable):
         }
 
     def arm_of(self, config: RunConfig) -> str:
-        """Return the arm that a run names, or without a name the first arm with the run's fields.
+        """Return the arm that a run names; if it names none, return the first arm with its fields.
 
-        Raises ValueError if the study has no such arm, or if fields of the named arm differ.
+        Raises ValueError if the study has arms, but none with the run's fields and (if set) name.
         """
         if not self.arms:
             return config.arm or ""
@@ -228,7 +228,7 @@ class Study(StrictTable):
 
     @property
     def comparisons(self) -> list[tuple[Side, Side]]:
-        """The compared sides (reference, candidate): two cells in one arm, or arms of one cell."""
+        """Compared (cell, arm) pairs, reference first: two cells in one arm, or a cell's arms."""
         return [
             ((a, over), (b, arm))
             for a, b in self.pairs
@@ -242,7 +242,7 @@ class Study(StrictTable):
 
     @property
     def sha256(self) -> str:
-        """Digest of all that is fixed before the first run; a written default changes nothing."""
+        """SHA-256 of what is fixed before the first run; writing out a default changes nothing."""
         left_out = {*MAY_CHANGE, "launches", "max_launches"}
         fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         # under the keys that they had first, so that digests of older studies hold
@@ -251,12 +251,12 @@ class Study(StrictTable):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of launches at which the study decides; () if `max_launches` is too few."""
+        """Numbers of launches at which the study decides; () if `max_launches` < MIN_LAUNCHES."""
         return schedule(self.launches, self.max_launches)
 
     @property
     def needs_site(self) -> bool:
-        """Whether a site must fill something in before the study can be planned."""
+        """Whether ranks or transports must come from a site file before the study is planned."""
         return bool(self.nodes or self.up_to_nodes or any(map(is_bare, self.cells)))
 
     @model_validator(mode="before")
@@ -276,9 +276,9 @@ class Study(StrictTable):
 
 
 def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:
-    """List the compared pairs (reference, candidate) of which `cells` hold both sides.
+    """List the compared (reference, candidate) pairs of cells that are both in `cells`.
 
-    Two frameworks give a pair for each transport that both have; two cells give one pair.
+    Frameworks, as 'ddp', give a pair for each shared transport. Cells, as 'ddp/mpi', give one pair.
     """
     compared = [(reference, candidate)]
     if is_bare(reference):

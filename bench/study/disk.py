@@ -1,4 +1,4 @@
-"""Whole writes and locks of files, for processes that share a folder."""
+"""Atomic writes and locks of files, for processes that share a folder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bench.config import UsageError
 def write_whole(
     path: Path, data: bytes | str, cure: str = "make room, or choose another folder"
 ) -> Path:
-    """Write a file, and make its folder, so that nobody ever sees a part of the file.
+    """Write a file atomically, and make its folder. No reader ever sees a part of the file.
 
-    Returns `path`. Raises UsageError, with `cure`, if writing fails.
+    Returns `path`. If writing fails, raises UsageError with `cure` as its advice.
     """
     # not by the process's number: jobs on two nodes may have the same
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
@@ -34,7 +34,8 @@ def write_whole(
 def take_lock(file: IO[str], alone: bool) -> bool:
     """Acquire an exclusive (`alone`) or shared lock without waiting; return whether this worked.
 
-    On a file system without locks, `alone` closes the file and raises UsageError; shared is True.
+    On a file system without locks, an exclusive call closes the file and raises UsageError, and a
+    shared call returns True.
     """
     import fcntl  # here: Windows has none, where reports are read
 

@@ -17,10 +17,7 @@ _T = TypeVar("_T", bound=StrictTable)
 
 
 def read_study(path: Path) -> Study:
-    """Read a study; check its plan, unless it has no cells or a site must complete it.
-
-    Raises UsageError.
-    """
+    """Read a study; if it has cells and needs no site file, check its plan. Raises UsageError."""
     study = read(path, Study)
     if study.cells and not study.needs_site:  # else `fit` checks it
         check_plan(study, path)
@@ -37,7 +34,7 @@ def check_plan(study: Study, path: Path) -> None:
 
 
 def read(path: Path, kind: type[_T]) -> _T:
-    """Read a TOML file as a `kind`. Raises UsageError."""
+    """Read a TOML file as a `kind`. Raises UsageError if it cannot be read or is invalid."""
     text = read_text(path)
     try:
         return kind(**tomllib.loads(text))
@@ -48,7 +45,7 @@ def read(path: Path, kind: type[_T]) -> _T:
 
 
 def read_text(path: Path) -> str:
-    """Read a study or site file, as UTF-8 in every locale. Raises UsageError."""
+    """Read a study or site file, as UTF-8 in every locale. Raises UsageError if this fails."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -58,7 +55,7 @@ def read_text(path: Path) -> str:
 
 
 def _keys(kind: type[StrictTable]) -> Iterator[str]:
-    """Yield the keys of a file and of the tables in it."""
+    """Yield the keys that a `kind` of table may have, and those of the tables nested in it."""
     for name, field in kind.model_fields.items():
         yield name
         for table in (field.annotation, *get_args(field.annotation)):

@@ -4,10 +4,10 @@ study.toml           the study as it was first run; its `launches` is the planne
 jobs.jsonl           one line per job: script, time, launches; locked while a job runs or starts
 job-001.sh, ...      the job scripts as executed; job-n004-launch00-001.sh runs launch 0 at 4 nodes
 job-report-001.sh    the job script that writes the report after all other jobs
-runs/ID.jsonl, .out  a run's log and output; ID.attempt-1.jsonl, .out are of a repeated attempt
+runs/ID.jsonl, .out  a run's log and output; ID.attempt-1.jsonl, .out if the run was repeated later
 jobs/                under Slurm, when each job began and how it ended
 collectives/         logs of `python -m bench collectives` on the same machine
-logs.tar.gz          in a study that is done, an archive in place of job scripts, runs/, jobs/, ...
+logs.tar.gz          once logs are archived: the job scripts, runs/, jobs/ and collectives/
 SHIPPED              only in the studies that come with the project: nothing is added to them
 """
 
@@ -41,7 +41,7 @@ _Text = Annotated[str, Field(max_length=4096)]
 
 
 class JobRecord(BaseModel):
-    """One line of jobs.jsonl: a job started or submitted here; other keys are for people."""
+    """One line of jobs.jsonl: a job that was started or submitted; other keys are not read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -66,7 +66,7 @@ _Line = TypeVar("_Line", JobRecord, JobEvent)
 
 
 def read_lines(kind: type[_Line], data: bytes) -> list[_Line]:
-    """Parse each line as a `kind`; skip invalid lines, as a kill or a full disk leaves them."""
+    """Parse each line as a `kind`; skip invalid lines, which a kill or a full disk leaves."""
     lines = []
     for line in data.splitlines():
         with suppress(ValidationError):
@@ -96,7 +96,7 @@ class StudyFolder:
     def check_way(self, slurm: bool) -> None:
         """Raise UsageError if earlier jobs used Slurm and this one does not, or the reverse.
 
-        A job that waits in a queue holds no lock, and would write the same logs.
+        A job in Slurm's queue holds no lock, so both kinds of jobs might write the same logs.
         """
         if any(bool(job.slurm_id) != slurm for job in self.read_jobs()):
             how = "started here, without Slurm" if slurm else "submitted to Slurm"
@@ -104,7 +104,7 @@ class StudyFolder:
             raise UsageError(f"{holds}: a study stays with one; choose another --results")
 
     def lock(self) -> IO[str]:
-        """Lock the folder until all processes have closed the returned file. Raises UsageError."""
+        """Lock the folder until all processes close the returned file, or raise UsageError."""
         self.check_open()
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ class StudyFolder:
             return False
 
     def check_same(self, study: Study) -> None:
-        """Raise UsageError if the kept study differs in a key besides launches and MAY_CHANGE."""
+        """Raise UsageError if study.toml differs in a key other than launches and MAY_CHANGE."""
         if (kept := self.kept()) is None:
             return
         old, new = _flat(kept), _flat(study)
@@ -148,11 +148,11 @@ class StudyFolder:
             write_whole(self._copy, text)
 
     def kept(self) -> Study | None:
-        """Return the study as it was first run, None before the first run. Raises UsageError."""
+        """Return the study in study.toml, or None before the first run. Raises UsageError."""
         return read_study(self._copy) if self._copy.exists() else None
 
     def asked_launches(self, study: Study) -> int:
-        """Return the most launches that the study or a job asked for."""
+        """Return the largest number of launches that the study or a job asked for."""
         return max([study.launches, *(job.launches for job in self.read_jobs())])
 
     def read_jobs(self) -> list[JobRecord]:
@@ -160,13 +160,13 @@ class StudyFolder:
         return read_lines(JobRecord, self._jobs.read_bytes()) if self._jobs.exists() else []
 
     def add_script(self, script: str, job: str) -> Path:
-        """Write a job script under the next free name; return its path. Raises UsageError."""
+        """Write a script to the next free job[-JOB]-NNN.sh; return its path. Raises UsageError."""
         stem = f"job-{job}" if job else "job"
         names = (self.path / f"{stem}-{n:03d}.sh" for n in itertools.count(1))
         return write_whole(next(path for path in names if not path.exists()), script)
 
     def record_job(self, script: Path, **facts: object) -> None:
-        """Add a job to jobs.jsonl; the caller must hold the lock. Raises UsageError."""
+        """Add a job and `facts` to jobs.jsonl; the caller must hold the lock. Raises UsageError."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             append_event(self._jobs, "job", script=script.name, time=now, **facts)
@@ -186,7 +186,7 @@ class StudyFolder:
 
 
 def _flat(study: Study) -> dict[str, Any]:
-    """Return a study's values by key, those of a table under 'table.key'."""
+    """Return a study's values by key; a value inside a table has the key 'table.key'."""
     flat: dict[str, Any] = {}
     for key, value in study.model_dump(mode="json").items():
         nested = isinstance(value, dict)

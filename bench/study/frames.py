@@ -40,7 +40,7 @@ _WORTH_PROCESSES = 500  # logs: fewer are read sooner than other processes start
 
 @dataclass(frozen=True)
 class Unusable:
-    """A log that gives no number, and why; `words` are the last messages of its ranks."""
+    """A log that no result may use, and why; `words` are the last messages of its ranks."""
 
     log: str
     state: str
@@ -51,7 +51,7 @@ class Unusable:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A study's folder as read; `notes` says what had to be assumed."""
+    """A study's folder as read; `notes` say what is assumed if study.toml is missing."""
 
     shipped: bool  # with the project: nothing is added to it
     study: Study
@@ -109,7 +109,7 @@ def load(folder: Path) -> Loaded:
 
 
 def _find_logs(folder: Path) -> list[Path]:
-    """List FOLDER/runs/*.jsonl, else FOLDER/*.jsonl, archived too. Raises UsageError for no log."""
+    """List logs: runs/*.jsonl, archived or not, else *.jsonl. Raises UsageError if none exists."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     runs = folder / "runs"
@@ -130,7 +130,7 @@ def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
-    """Say how many runs carry the digest of another study; '' if none does."""
+    """Say how many of the study digests `carried` by runs are not of this study; '' if none."""
     digests = (None, study.sha256, *study.earlier_sha256)
     other = sum(sha256 not in digests for sha256 in carried)
     if not other:
@@ -140,7 +140,6 @@ def changed_study(study: Study, carried: Sequence[str | None]) -> str:
 
 
 def _read_log(path: Path) -> Run | Unusable:
-    """Return the run of a log, or why the log is not usable."""
     try:
         run = read_run(path)
     except UsageError as error:  # a folder of that name, or a file of somebody else
@@ -152,7 +151,7 @@ def _read_log(path: Path) -> Run | Unusable:
 
 
 def _read_row(path: Path, study: Study) -> tuple[RunRow, Mapping[str, Any]] | Unusable:
-    """Return the row and host of a log's run, or why the log is not usable."""
+    """Return the row and the host record of a log's run, or why the log is not usable."""
     run = _read_log(path)
     if isinstance(run, Unusable):
         return run
@@ -166,7 +165,7 @@ def _read_row(path: Path, study: Study) -> tuple[RunRow, Mapping[str, Any]] | Un
 
 
 def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
-    """Describe a repeated attempt; if its log names no cell, take the cell of the later run."""
+    """Describe an attempt that a later run replaced; if its log lacks the cell, use that run's."""
     run = _read_log(path)
     cell = cell_of.get(ATTEMPT.sub("", path.name), "")
     if isinstance(run, Run):
@@ -179,10 +178,10 @@ def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
 
 
 def name_sessions(runs: Iterable[RunRow]) -> None:
-    """Set each run's `session`: the session's first start and machine; '' if the log lacks them.
+    """Set each run's `session` to the session's first start and machine, or '' if not logged.
 
-    A session is of one boot, or of the same nodes under a scheduler. It ends when no run starts for
-    PAUSE_S seconds: hours change the state of a machine, and midnight does not.
+    A session is a series of runs on one boot of a machine or, in a cluster, on the same nodes. It
+    ends when no run starts for PAUSE_S seconds, in which the state of the machine may change.
     """
     last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
     for run in sorted(runs, key=lambda run: (math.isnan(run["began_s"]), run["began_s"])):
@@ -199,13 +198,13 @@ def name_sessions(runs: Iterable[RunRow]) -> None:
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
-    """Return the runs for a notebook or a file: columns of numbers and texts, none of lists."""
+    """Return the runs with columns of numbers and texts only, as for a notebook or a file."""
     frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS])
     return frame.assign(**{name: frame[name].map(", ".join) for name in ("curves", "hosts")})
 
 
 def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
-    """Return, by log, why runs do not count: all runs of a point whose work or conditions differ.
+    """Return log -> reason for all runs of each point whose runs differ in work or conditions.
 
     Runs of a point are averaged, so they must agree. In a scheduler's jobs, nodes and cores may
     differ, because the scheduler chooses these for each job.

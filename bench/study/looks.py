@@ -1,4 +1,4 @@
-"""Looks at a growing study: their launches, and the error that all looks together may make."""
+"""The looks of a study (numbers of launches at which it decides), and their joint error."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ STEP = 2  # launches added between looks: each side of a pair is first in one of
 
 
 def schedule(launches: int, max_launches: int) -> tuple[int, ...]:
-    """List launches at each look, by STEP: `launches`, at least MIN_LAUNCHES, to `max_launches`."""
+    """List the launches at each look: max(launches, MIN_LAUNCHES) to `max_launches`, by STEP."""
     return tuple(range(max(launches, MIN_LAUNCHES), max_launches + 1, STEP))

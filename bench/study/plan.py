@@ -1,4 +1,4 @@
-"""A study's points, and the runs of its launches: pairs in balanced order, the rest at random."""
+"""A study's points, and its launches' runs in a random order, balanced for compared points."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlannedRun:
 
 
 def points(study: Study) -> dict[Point, tuple[Curve, ...]]:
-    """Return every point of the study, with its curves.
+    """Return every point of the study, with its curves: weak, strong or batch.
 
     Several curves may share a point, as weak and strong scaling often do at one rank. Raises
     UsageError if a global batch is no multiple of the ranks.
@@ -67,7 +67,7 @@ def _share(global_batch: int, world_size: int) -> int:
 
 
 def check_primary(study: Study) -> None:
-    """Raise UsageError if the study has a `primary` that is not exactly one comparison."""
+    """Raise UsageError if the study's `primary` fits no planned comparison, or several."""
     if study.primary is None:
         return
     wanted = study.primary.model_dump(exclude_none=True)
@@ -89,7 +89,7 @@ def check_primary(study: Study) -> None:
 
 
 def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
-    """Return the runs of each launch, in order. Raises UsageError for no run, or a refused run.
+    """Return the runs of each launch, in order. Raises UsageError for no run or an invalid run.
 
     A launch depends on the study and its own index alone, so more launches do not change earlier
     launches.
@@ -117,7 +117,7 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
 def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
     """Yield the points of each launch, endlessly: groups of compared points, in random order.
 
-    Inside a group an even launch has a random order, and the next launch has the reverse order. A
+    Inside a group, launches 0, 2, ... have a random order, and the launch after each reverses it. A
     trend inside launches then favours no side over an even number of launches (AB/BA crossover;
     Jones & Kenward 2014, chapter 2).
     """
@@ -138,12 +138,12 @@ def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
 
 
 def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Point, str]:
-    """Name each point's group, whose runs a launch starts together if they can take turns.
+    """Name each point's group. A launch starts a group's runs together, to take turns if able.
 
-    `every` has the curves of each point. A group has the points compared with one another, and the
-    other cells of the same transport and size, which a reader may compare with these. The baseline
-    `single` joins a group that shares a curve with it: one of the same batch if there is any, and
-    among several the group of fewest ranks.
+    `every` has the curves of each point. A group has the points compared with one another, and
+    other cells of the same transport and size. `single` joins a group with which it shares a curve,
+    if possible one of its batch per rank, and among several the group of fewest ranks. Runs take
+    turns if one works at a time, while the others are stopped.
     """
     name = {point: group_of(point, pairs).name for point in every}
     compared = sorted((p for p in name if p.cell != "single"), key=lambda p: (p.world_size, p.name))
@@ -160,7 +160,7 @@ def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Po
 
 
 def group_of(point: Point, pairs: Pairs) -> Point:
-    """Return a point's group, as the point of the reference's cell without an arm."""
+    """Return the point that stands for a point's group: the reference's cell, without an arm."""
     reference_of = {candidate: reference for reference, candidate in pairs}
     return point._replace(cell=reference_of.get(point.cell, point.cell), arm="")
 
@@ -171,7 +171,7 @@ def _draw(*names: object) -> bytes:
 
 
 def config_of(study: Study, point: Point, curves: tuple[Curve, ...]) -> RunConfig:
-    """Make the config that a point's runs share. Raises UsageError if the config is refused."""
+    """Make the config that a point's runs share. Raises UsageError if the config is invalid."""
     backend, transport = parts(point.cell)
     fields = {
         **study.fields_of(point.cell, point.arm),

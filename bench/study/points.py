@@ -1,7 +1,7 @@
 """A point's means in each launch, and the launches that two points share.
 
-A launch has runs, and a run has steps. A point's runs in one launch are averaged as times, never as
-rates (Hoefler & Belli 2015, rule 3).
+A point is one measured configuration, and a launch one pass over all points. A point's runs in one
+launch are averaged as times, never as rates (Hoefler & Belli 2015, rule 3).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def fixed(point: Point, curve: str) -> int:
 
 
 def series(point: Point, curve: str) -> tuple[object, ...]:
-    """Return the key that points of one line share; `single` sorts before other cells."""
+    """Return a sort key of a point's arm, `fixed` size and cell; `single` precedes other cells."""
     return point.arm, fixed(point, curve), point.cell != "single", point.cell
 
 
@@ -52,7 +52,7 @@ class LaunchMean:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """Two points that are not compared in one launch, or in any, and why."""
+    """Two points that are not compared, in one launch or at all, and why."""
 
     pair: str  # both of them, in words
     reason: str
@@ -67,11 +67,11 @@ class Table:
     curves: Mapping[Point, frozenset[str]]
 
     def work(self, point: Point) -> comparability.Facts:
-        """Return the facts of a point in which arms may differ."""
+        """Return those facts, of a point's first run, in which a study's arms may differ."""
         return comparability.varied_of(next(iter(self.launches[point].values())).facts[0])
 
     def twin(self, point: Point, work: comparability.Facts) -> Point | None:
-        """Return a point of this cell and size that did `work`, preferring its arm, or None."""
+        """Return a point of the same cell, size and, if possible, arm that did `work`, or None."""
         for arm in dict.fromkeys((point.arm, *(p.arm for p in self.launches))):
             other = point._replace(arm=arm)
             if other in self.launches and self.work(other) == work:
@@ -79,9 +79,9 @@ class Table:
         return None
 
     def plain_arm(self, point: Point) -> str:
-        """Return the arm in which `single` did a point's work, except for the exchange.
+        """Return the arm in which `single` did the same work as a point, apart from the exchange.
 
-        The point's own arm comes before other arms, and is returned if there is no such arm.
+        The point's own arm is preferred, and is returned too if `single` has no such arm.
         """
         work = alone(self.work(point))
         same = [p for p in self.launches if p.cell == "single" and alone(self.work(p)) == work]
@@ -89,7 +89,7 @@ class Table:
         return min((p.arm for p in same), key=lambda arm: arm != point.arm, default=point.arm)
 
     def on(self, curve: str) -> list[Point]:
-        """Return the points of a curve, sorted by series, then by ranks and batch."""
+        """Return the points of a curve, sorted by `series`, then by ranks and batch."""
         points = (p for p, curves in self.curves.items() if curve in curves)
         return sorted(points, key=lambda p: (*series(p, curve), p.world_size, p.batch_per_rank))
 
@@ -109,10 +109,10 @@ class Table:
         swapped: bool = False,
         of: str = "step_seconds",
     ) -> stats.Paired:
-        """Estimate b's images/s over a's: a's seconds over b's, paired by launches that both have.
+        """Estimate b's images/s over a's, as a's seconds over b's, paired by launch.
 
-        If the order of a and b is `swapped` between launches by design, its effect is fitted too.
-        `of` names another field of LaunchMean to divide, also a's value over b's.
+        Both points must have all `launches`. `swapped` says that their order changes by design
+        between launches; its effect is fitted too. `of` names another LaunchMean field to divide.
         """
         means = [[self.launches[point][launch] for launch in launches] for point in (a, b)]
         before, after = ([getattr(mean, of) for mean in side] for side in means)
@@ -123,9 +123,10 @@ class Table:
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
     ) -> list[LaunchId]:
-        """Return the launches in which two points did equal work; add the refused to `missing`.
+        """Return the launches in which two points did equal work; add refusals to `missing`.
 
-        Facts must agree except for `ignore`. A launch of two allocations is refused as well.
+        Facts not in `ignore` must agree, and both points must have run in one Slurm job or session.
+        `pair` names the two points in messages.
         """
         means_a, means_b = self.launches[a], self.launches[b]
         facts = {x: mean.facts + means_b[x].facts for x, mean in means_a.items() if x in means_b}
@@ -147,7 +148,7 @@ class Table:
 
 
 def alone(work: comparability.Facts) -> comparability.Facts:
-    """Return a point's work without facts of the exchange and knobs, which one process ignores."""
+    """Return `work` without facts of the exchange and of backends, which one process ignores."""
     exchange = comparability.EXCHANGE
     return {
         k: v for k, v in work.items() if k not in exchange and not k.startswith(comparability.TUNED)

@@ -100,8 +100,8 @@ def row_of(run: Run, arm: str) -> RunRow:
 def _measured(run: Run) -> RunRow:
     """Return the speed of a run and what may disturb it, nan or None if the log does not say.
 
-    `busy_share` is of the busiest host's cores, whichever processes used them. `input_share` is of
-    the rank that waited longest for batches.
+    `busy_share` is the share of core time that any process used on the busiest host. `input_share`
+    is the share of time that a rank waited for batches, on the rank that waited longest.
     """
     windows = [_of_the_job(window) for window in run.steps("window")]
     steps = np.concatenate([np.empty(0), *windows])
@@ -140,19 +140,17 @@ def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
     """Return the seconds of a window's steps over all ranks, shape [step] from [rank][step].
 
     A step ends when the last rank ends it, and begins at the end of the step before. All steps add
-    up to the window. The slowest rank's seconds of each step would add up to more: ranks are late
-    by turns, and a rank's step after a late step is short. All ranks start a window together, so a
-    rank's own first step lacks the wait for ranks that were late in the step before.
+    up to the window. The slowest rank's seconds of each step would add up to more, because each
+    step may have another slowest rank.
     """
     return np.diff(np.cumsum(window, axis=1).max(axis=0), prepend=0.0)
 
 
 def others_share(run: Run) -> float | None:
-    """Estimate the share of processor time that other processes and guests took, at its largest.
+    """Estimate the share of processor time that others took, on the host where it is largest.
 
-    Counters tell more than the load average, which lags by a minute and counts the run's own ranks
-    while these poll. Returns None if a log lacks a counter, as older logs do. A log of version 1.0
-    with server processes gives None too, because no log holds the servers' time.
+    Others are processes outside the run, and other virtual machines on the host's hardware. Returns
+    None if a log lacks a counter, as older logs do, or the time of its server processes.
     """
     if run.host.get("servers"):
         return None
@@ -173,10 +171,11 @@ def others_share(run: Run) -> float | None:
 
 
 def parts_of(run: Run) -> dict[str, float]:
-    """Return the mean seconds of each part of a step; {} if not observed.
+    """Return the mean seconds of each part of a step; {} unless observe='breakdown'.
 
-    `exposed` is the sum of `waiting`, from a rank's last gradient to the slowest rank's, and of
-    `reducing`, the rest. Without an exchange `waiting` is 0.
+    The part `exposed` is the exchange that nothing overlaps. It is the sum of `waiting`, from a
+    rank's last gradient to the slowest rank's, and of `reducing`, the rest. Without an exchange,
+    `waiting` is 0.
     """
     config = run.config
     assert config is not None
@@ -191,10 +190,10 @@ def parts_of(run: Run) -> dict[str, float]:
 
 
 def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
-    """Compute the mean wait, in seconds, over ranks and steps of one window.
+    """Compute the mean seconds, over ranks and steps, of the wait for the slowest rank's gradients.
 
-    An exchange ends on all ranks at almost one time, by which clocks of hosts or devices are set:
-    in the median over steps, each rank's exchange ends when rank 0's does.
+    Without `one_clock`, the ranks' clocks are aligned first: in the median over a window's steps,
+    each rank's exchange then ends when rank 0's does.
     """
     before = ("begin", "input", "forward", "backward")
     last = np.sum([event[name] for name in before], axis=0)  # gradient: [rank][step]
@@ -205,7 +204,7 @@ def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
 
 
 def _resources(run: Run) -> dict[str, float]:
-    """Return a run's known resources: a rank's most bytes, flops per image, peak flops/s."""
+    """Return known resources of a rank: peak memory in bytes, flops per image, peak flops/s."""
     config, end = run.config, run.end
     assert config is not None
     values = {
@@ -220,7 +219,7 @@ def _resources(run: Run) -> dict[str, float]:
 
 
 def _served(run: Run) -> dict[str, Any]:
-    """Return images/s and last accuracies of each rank; {} without exchange or choice of mode."""
+    """Return each rank's images/s and last accuracies; {} without exchange or option `mode`."""
     config = run.config
     assert config is not None
     knobs = facts_of_backend(config.backend).knobs.get(config.settings, ())
@@ -239,7 +238,6 @@ def _served(run: Run) -> dict[str, Any]:
 
 
 def _trainings(run: Run) -> tuple[Training, ...]:
-    """Return the trainings of a usable log; () if the run did not ask for any."""
     config, trainings = run.config, list[Training]()
     assert config is not None
     events = [event for event in run.events if event["event"] == "epoch"]

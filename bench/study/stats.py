@@ -1,8 +1,8 @@
 """Intervals, decisions and power, as pure functions of numbers, with the sources of formulas.
 
-Ratios of positive numbers (seconds, images/s) are estimated on their logarithms. Observed
-are launches, runs or trainings, never steps (Kalibera & Jones 2013: repeat at the level that
-varies most).
+Ratios of positive numbers (seconds, images/s) are estimated on their logarithms. An
+observation is a launch, a run or a training, never a step (Kalibera & Jones 2013: repeat at the
+level that varies most).
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Paired:
     role: Estimate | None = None  # by which factor the first was faster, of both orders
 
     def interval(self, level: float = ALPHA) -> tuple[float, float] | None:
-        """Return the ratio's t interval, which errs in `level` of studies; None for one launch."""
+        """Return the ratio's t interval at error rate `level` (0.05: 95 %); None for one launch."""
         if self.error_log is None:
             return None
         half = quantile(level, self.freedom) * self.error_log
         return self.ratio * math.exp(-half), self.ratio * math.exp(half)
 
     def estimate_at(self, level: float) -> Estimate:
-        """Return the ratio with its interval at `level`."""
+        """Return the ratio with its interval at error rate `level`; 0.05 gives 95 %."""
         low, high = self.interval(level) or (None, None)
         return Estimate(value=self.ratio, low=low, high=high, n=self.n, launches=self.ratios)
 
@@ -106,7 +106,7 @@ class Paired:
 
     @property
     def signflip_p(self) -> float | None:
-        """p of the exact test; None below EXACT launches, too few for a small p, and above 20."""
+        """p of the exact sign-flip test; None below EXACT launches and above 20 launches."""
         return None if self.n < EXACT else signflip_p(np.log(self.ratios).tolist())
 
 
@@ -126,7 +126,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Estimate a geometric mean by t on logs: at small n, t covers 94-96 %, bootstraps 82-88 %."""
+    """Estimate a geometric mean with its 95 % t interval on logs, from values above 0."""
     logs = [math.log(v) for v in values]
     ends = t_interval(logs)
     low, high = (math.exp(ends[0]), math.exp(ends[1])) if ends else (None, None)
@@ -156,9 +156,7 @@ def paired_ratio(
 
     Values are paired by position. `first` says for each launch whether the denominator's side ran
     first. If each order occurs at least twice, the mean and the effect of order are fitted
-    together. The design is a crossover in two orders (Hills & Armitage 1979), so the effect of
-    order belongs in the model, not in the noise. This holds for separate launches as for turns, and
-    costs one degree of freedom. A rule that looked at the data first would err more.
+    together, at the cost of one degree of freedom (Hills & Armitage 1979: crossover designs).
     """
     d = np.log(np.asarray(numerator, float)) - np.log(np.asarray(denominator, float))
     ratios, n = tuple(np.exp(d).tolist()), len(d)
@@ -182,8 +180,8 @@ def paired_ratio(
 def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
     """Return the ratio by Student's t on session means, or unchanged below three sessions.
 
-    `sessions` names each launch's session. Intervals over launches held the long-run ratio in only
-    61 % of cases where sessions had an sd of 2 %.
+    `sessions` names each launch's session. If sessions had an sd of 2 %, 95 % intervals over
+    launches held the long-run ratio in only 61 % of cases.
     """
     logs: dict[str, list[float]] = {}
     for session, ratio in zip(sessions, paired.ratios, strict=True):
@@ -208,7 +206,7 @@ def signflip_p(differences: Sequence[float]) -> float | None:
 
 
 def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    """Estimate a ratio of unpaired values by Welch's t on logs (1947); `n` is the smaller n."""
+    """Estimate a ratio of unpaired values by Welch's t on logs (1947); `n` is the smaller size."""
     logs = [np.log(np.asarray(x, float)) for x in (denominator, numerator)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)
@@ -225,11 +223,11 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
 
 
 def decide(interval: tuple[float, float], margin: float) -> Decision:
-    """Decide what an interval of a ratio says, with the margin fixed beforehand.
+    """Decide what an interval of a ratio says, with a relative margin such as 0.02.
 
-    An interval inside the margin means 'equal', even if 1 is outside the interval: the study fixed
-    beforehand what counts as no difference. In exactly these cases, two one-sided tests reject
-    (Schuirmann 1987). An interval that holds the true ratio gives no wrong decision.
+    An interval inside 1 / (1 + margin) to 1 + margin means 'equal', even if it lacks 1. In exactly
+    these cases, two one-sided tests reject (Schuirmann 1987). Any other interval without 1 means
+    'faster', for either side. An interval that holds the true ratio gives no wrong decision.
     """
     low, high = interval
     if 1 / (1 + margin) <= low and high <= 1 + margin:
@@ -238,7 +236,7 @@ def decide(interval: tuple[float, float], margin: float) -> Decision:
 
 
 def median_estimate(values: Sequence[float]) -> Estimate:
-    """Estimate the median with its exact rank interval (Le Boudec 2010, A.1), which needs n > 5."""
+    """Estimate the median; its exact 95 % rank interval (Le Boudec 2010, A.1) is None if n < 6."""
     x, n = sorted(values), len(values)
     rank = int(np.sum(special.bdtr(np.arange(n // 2), n, 0.5) <= ALPHA / 2))
     low, high = (x[rank - 1], x[n - rank]) if rank else (None, None)
@@ -248,10 +246,10 @@ def median_estimate(values: Sequence[float]) -> Estimate:
 def percentiles(
     values: Sequence[float] | np.ndarray, percents: Sequence[int]
 ) -> list[float | None]:
-    """Compute each percentile q; None if n (1 - q) < 1: less than one value is expected beyond q.
+    """Compute each percentile; it is None if less than one value is expected above it.
 
     The largest of n values is the quantile n / (n + 1) on average (David & Nagaraja 2003, order
-    statistics of a uniform sample). With fewer values a percentile would be about the maximum.
+    statistics of a uniform sample). With too few values a percentile is about the maximum.
     """
     at = np.percentile(values, percents)  # at once: one by one takes as long each
     enough = [len(values) * (100 - percent) >= 100 for percent in percents]
@@ -260,12 +258,12 @@ def percentiles(
 
 @cache
 def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
-    """Estimate the level of each look, so that all `looks` together err in `overall` of studies.
+    """Estimate the error rate of each look, so that all looks together err in `overall` of studies.
 
-    `looks` are rising numbers of launches. The level is equal at all looks (Pocock 1977), for
-    Student's t rather than a known deviation. Intervals at this level hold the true ratio at all
-    looks in 1 - `overall` of studies. If the true ratio is at the margin, only one side can err,
-    half as often.
+    `looks` are the rising numbers of launches at which a study decides. The rate is equal at all
+    looks (Pocock 1977), for Student's t rather than a known deviation. Intervals at this rate hold
+    the true ratio at all looks in 1 - `overall` of studies. If the true ratio is at the margin's
+    edge, a false 'equal' is half as frequent.
     """
     if len(looks) < 2:
         return overall
@@ -274,10 +272,10 @@ def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
 
 @cache
 def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
-    """Draw the smallest two-sided p over all looks of each study, if log ratios are N(0, 1).
+    """Simulate studies with log ratios from N(0, 1); return each one's smallest p over all looks.
 
-    The sum of m log ratios is normal. Independently, their squares around the mean add up to a
-    chi-squared value with m - 1 degrees of freedom. So each look takes two draws for any m.
+    The m log ratios that a look adds have a normal sum. Independently, their squares around their
+    mean add up to a chi-squared value with m - 1 degrees of freedom. So a look takes two draws.
     """
     random = np.random.Generator(np.random.Philox(_SEED))
     sums, squares, p = np.zeros(_STUDIES), np.zeros(_STUDIES), np.ones(_STUDIES)
@@ -304,10 +302,11 @@ def power_difference(sd_log: float, effect_log: float, n: int, level: float = AL
 def power_equivalence(
     sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
 ) -> float:
-    """Compute the exact power of two one-sided tests (Schuirmann 1987).
+    """Compute the exact power of two one-sided tests, each at `level` (Schuirmann 1987).
 
-    The power is Owen's Q (Owen 1965), as an integral over s: the sample's standard deviation over
-    the true one. Both tests reject if the mean lies inside both edges by more than critical * s.
+    The power is Owen's Q (Owen 1965), an integral over s, the sample's standard deviation over the
+    true one. Both tests reject if the mean is inside both edges of the margin by more than s times
+    Student's one-sided quantile, in standard errors.
     """
     edge = math.log1p(margin)
     if sd_log == 0:
@@ -330,7 +329,7 @@ def power_equivalence(
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
-    """Estimate the chance to settle at `n` launches alone, if `p` has the true ratio and noise."""
+    """Estimate the chance of a verdict from `n` launches, if `p` is exact; None if `p.n` is 1."""
     if p.sd_log is None:
         return None
     effect = math.log(p.ratio)
@@ -339,7 +338,7 @@ def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | No
 
 
 def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
-    """Find the fewest launches above `p.n` whose `chance` is at least POWER; None if too many."""
+    """Find the fewest launches above `p.n` with a `chance` of POWER; None beyond MAX_LAUNCHES."""
     if p.sd_log is None:
         return None
     counts = range(max(MIN_LAUNCHES, p.n + 1), MAX_LAUNCHES + 1)  # more are out of reach
@@ -348,7 +347,7 @@ def launches_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | 
 
 
 def _exceeds(critical: float, df: int, noncentrality: float) -> float:
-    """Compute P(T > critical) of a noncentral t; use the limit far out, where scipy overflows."""
+    """Compute P(T > critical) of a noncentral t; far out, where scipy overflows, use 0 or 1."""
     if abs(noncentrality - critical) > 30:
         return float(noncentrality > critical)
     return float(scipy.stats.nct.sf(critical, df, noncentrality))

@@ -19,7 +19,7 @@ _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One planned run with its state by its log; `words` are the last messages of its ranks."""
+    """A planned run with its state as logged; `words` are the last messages of its ranks."""
 
     run: PlannedRun
     state: str
@@ -31,7 +31,7 @@ class RunStatus:
 
 
 def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
-    """Return a run's status; `job` says how the job of an unfinished run ended, if known."""
+    """Return a run's status by its log; `job` says how an unfinished run's job ended, if known."""
     unfinished = ("running", "")
     if not job_is_running:
         state = next((state for word, state in _WITH_ITS_JOB.items() if word in job), "interrupted")
@@ -58,7 +58,7 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
 
 
 def difference(planned: RunConfig, logged: RunConfig) -> str:
-    """Describe the first field but log_path, study_sha256 that is not as planned; '' if none."""
+    """Describe the first field not as planned, else ''; log_path, study_sha256 may differ."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
     if logged.arm is None:  # so did logs before schema 9; the fields of the arm tell
@@ -70,10 +70,10 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedRun]:
-    """Return the runs to do: all runs of each group with a run not ok, or with several places.
+    """Return the runs to do: all runs of a group with a run not ok, or runs of several places.
 
-    Pairs and arms are compared only inside one job, or one session of a machine without a
-    scheduler: another job or session has other nodes, or nodes in another state.
+    A group has the runs of one launch that are compared. A place is the hosts and the job or, with
+    no scheduler, the session. In another place, nodes are others or in another state.
     """
     turn_group = turn_groups({s.run.point: s.run.config.curves for s in statuses}, pairs)
     groups: dict[object, list[RunStatus]] = {}
@@ -85,7 +85,7 @@ def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedR
 
 
 def _is_parted(group: Sequence[RunStatus]) -> bool:
-    """Return whether a group has a run not ok, or, apart from `single`, runs of several places."""
+    """Return whether a run is not ok, or runs other than `single` differ in hosts or allocation."""
     places = {(s.hosts, s.allocation) for s in group if s.run.point.cell != "single"}
     return len(places) > 1 or any(status.state != "ok" for status in group)
 
@@ -98,7 +98,7 @@ def count(statuses: Iterable[RunStatus]) -> str:
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
-    """Yield each run's padded id, state, seconds with the reason, and further words of ranks."""
+    """Yield each run's padded id, state, seconds and reason, and its ranks' other messages."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"

@@ -56,10 +56,10 @@ def word(c: Comparison) -> str:
 
 
 def sentence(c: Comparison) -> str:
-    """State the verdict, with difference and interval if due: 'Horovod faster: 5.3 % [0.6, 10]'.
+    """State the verdict, with difference and interval: 'Horovod faster: 5.3 % [0.6, 10.2]'.
 
-    The difference says how much faster the faster side is; if none is, the candidate than the
-    reference.
+    The difference says how much faster the faster side is, or without one the candidate. With too
+    few launches for a verdict, it says how many are needed, or that no verdict is planned.
     """
     text = word(c)
     if c.decides and c.paired.n < c.needs:
@@ -75,7 +75,7 @@ def sentence(c: Comparison) -> str:
 
 
 def prospect(c: Comparison) -> str:
-    """Say how many launches would settle a comparison; '' if settled, or with too few launches."""
+    """Say how many launches would settle a comparison; '' if it is settled or has too few yet."""
     if c.settled or c.chance is None:
         return ""
     if c.launches_to_settle is None:
@@ -93,7 +93,7 @@ def count(n: int, noun: str) -> str:
 
 
 def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
-    """Write an interval's ends with `digits`, or more if rounding would wrongly show `limit`."""
+    """Format an interval's ends to `digits` decimals, or more if an end would round to `limit`."""
     others = [end for end in (low, high) if end != limit]
     enough = (n for n in range(digits, 9) if limit not in (round(end, n) for end in others))
     digits = next(enough, digits)
