@@ -14,7 +14,7 @@ Schema history (any change raises SCHEMA except a new field of config; keep old 
      check torch_settings_kept; user_code is the SHA-256 of a user's own files
  10  host.turns: launch, turn and worlds. Clock ticks leave out other worlds' turns. exit has
      partner (the run whose failure ended this run) and apart (why this run took no turns)
- 11  steps may have the phase lead_in: before a window, outside its clock
+ 11  steps may have the phase lead_in: steps before a window, not part of its time
  12  end has flops_per_image
  14  end has strided_gradients, until version 2.0
  15  each rank has boot_id, its kernel's: nodes with equal boot_id share a machine's cores
