@@ -95,7 +95,7 @@ class Process(NamedTuple):
 
 
 class TurnTable:
-    """The numbers that the worlds of a launch share on a node: who has the turn, who has seen it.
+    """The numbers that a launch's worlds share on a node: who has the turn, who has seen it begin.
 
     The table's file is unlinked once all worlds have met, so that it ends with their processes.
     Raises UsageError if the file cannot be written.
@@ -142,7 +142,7 @@ class TurnTable:
         return self._numbers[self._broken] - 1 if self._numbers[self._broken] else None
 
     def give(self, world: int) -> None:
-        """Begin the next turn, that of `world`, or of EVERYBODY after the last."""
+        """Begin the turn of `world`, or with EVERYBODY the end of all turns."""
         self._numbers[self._holder] = world  # first: the serial says that there is a new holder
         self._numbers[self._serial] += 1
 
@@ -167,13 +167,13 @@ class TurnTable:
         self._numbers[self._worlds + 2 * world + 1] = 1
 
     def next_after(self, world: int, present: Sequence[int]) -> int:
-        """Return the next world of `present`, after `world`, with turns left, or EVERYBODY."""
+        """Return which of `present` follows `world` in a cycle and has turns left, or EVERYBODY."""
         after = sorted(present, key=lambda other: (other <= world, other))
         is_done = {other: self._numbers[self._worlds + 2 * other + 1] for other in present}
         return next((other for other in after if not is_done[other]), EVERYBODY)
 
     def acknowledge(self, row: int, serial: int) -> None:
-        """Record that a row's process has seen turn `serial`."""
+        """Record that the process of a row has seen turn `serial` begin."""
         self._numbers[row + 1] = serial
 
     def has_woken(self, process: Process, serial: int) -> bool:
@@ -205,7 +205,7 @@ class Turns:
     place: Place | None = None
 
     def begin(self, barrier: Barrier) -> None:
-        """Wait for the world's first turn, then for its ranks. Raises TurnsBroken, UsageError."""
+        """Wait for the first turn, then for the world's ranks. Raises TurnsBroken, UsageError."""
 
     def pass_on(self, barrier: Barrier) -> None:
         """End the world's turn, and wait until its next turn begins. Raises TurnsBroken."""
