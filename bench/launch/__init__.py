@@ -1,1 +1,1 @@
-"""Who this process is, where ranks meet, what the machine gives; only `rendezvous` needs torch."""
+"""A rank's launch: its world, the ranks' meeting, the machine. Only `rendezvous` needs torch."""

@@ -1,4 +1,4 @@
-"""How srun, ibrun and mpirun start ranks; set-up imports it before there are packages."""
+"""Commands of srun, ibrun and mpirun that start ranks; only the standard library is needed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def command(
     ranks_per_node: int = 1,
     cpus_per_rank: int | None = None,
 ) -> list[str]:
-    """Build the launcher's part of a command for `ranks` ranks; `program` is the launcher's path.
+    """Build the command by which srun, ibrun or mpirun starts `ranks` ranks of a program.
 
-    Only srun is told of `cpus_per_rank`, `ranks_per_node` and as many `hosts` as the ranks fill.
+    The caller appends the program. `program` is the path of the launcher, `args` are its further
+    options. Only srun gets `cpus_per_rank`, `ranks_per_node` and as many `hosts` as the ranks fill.
     """
     start = str(program or launcher)
     match launcher:
@@ -43,5 +44,5 @@ def command(
 
 
 def root_variables(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that let Open MPI start ranks as root; {} for any other user."""
+    """Return the variables that let Open MPI start ranks as root; {} if this user is not root."""
     return {name: env.get(name, "1") for name in _AS_ROOT} if os.geteuid() == 0 else {}

@@ -1,4 +1,4 @@
-"""This machine: whether it is fit for a run, how it keeps memory, its cores, GPUs and wires."""
+"""This machine: its fitness for a run, malloc's settings, clock ticks, GPUs and network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _outcome = "left alone: not asked for"
 
 
 def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
-    """Raise UsageError for missing torch or wrong Gloo interfaces."""
+    """Raise UsageError if torch is missing, or by `require_interface` if the run uses Gloo."""
     if importlib.util.find_spec("torch") is None:
         cure = "run make setup, then . .venv/bin/activate"
         if checkout() is None:
@@ -49,9 +49,7 @@ def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
 
 
 def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
-    """Raise UsageError if a framework's Gloo is told of an interface that this host lacks, on which
-    it would abort, or if two frameworks' Gloo are told of different interfaces.
-    """
+    """Raise UsageError if `env` gives Gloo an interface not in `existing`, or two interfaces."""
     interfaces = {name: env[name] for name in interface_variables() if env.get(name)}
     for name, value in interfaces.items():
         if value not in existing:
@@ -64,7 +62,7 @@ def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
 
 
 def keep_freed(env: Mapping[str, str]) -> None:
-    """Set glibc's trim and mmap thresholds unless the user set them; call before torch loads."""
+    """Have glibc keep freed memory, unless `env` sets malloc's options; call before torch loads."""
     global _outcome
     if user_variables := sorted(name for name in env if name.startswith(_USERS_OWN)):
         _outcome = f"left alone: {', '.join(user_variables)} set"
@@ -76,12 +74,12 @@ def keep_freed(env: Mapping[str, str]) -> None:
 
 
 def kept() -> str:
-    """Return the thresholds that `keep_freed` set, as 'name=bytes', or why it set none."""
+    """Return the malloc thresholds that `keep_freed` set, as 'name=bytes', or why it did not."""
     return _outcome
 
 
 class Ticks(NamedTuple):
-    """Clock ticks of cores since the machine started."""
+    """Clock ticks since the machine started, summed over cores."""
 
     worked: int  # by any process
     interrupted: int  # by interrupts, which belong to no process
@@ -100,7 +98,7 @@ def node_ticks() -> Ticks | None:
 
 
 def _read_ticks(names: Collection[str]) -> Ticks | None:
-    """Sum lines of /proc/stat, such as 'cpu' (all cores) and 'cpu3'; None if any is missing."""
+    """Sum lines of /proc/stat by name, as 'cpu3' or 'cpu' (all cores); None if any is missing."""
     with suppress(OSError):
         rows = [line.split() for line in _STAT.read_text().splitlines()]
         rows = [row for row in rows if row[0] in names]
@@ -114,7 +112,7 @@ def _read_ticks(names: Collection[str]) -> Ticks | None:
 
 
 def busy_share(before: Ticks | None, after: Ticks | None) -> float | None:
-    """Return the cores' busy share, 0 to 1; None if a reading is None or no tick lies between."""
+    """Return the busy share between two readings, 0 to 1; None if one is None or no tick passed."""
     if before is None or after is None or sum(after) <= sum(before):
         return None
     return min(1.0, max(0.0, 1 - (after.idle - before.idle) / (sum(after) - sum(before))))
@@ -133,7 +131,7 @@ def family_ticks(process: int) -> int:
 
 
 def gpu_of_one_process(env: Mapping[str, str]) -> bool:
-    """Check whether a GPU here takes only one process at a time; False without nvidia-smi."""
+    """Check whether a GPU here takes one process at a time; False with MPS or no nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader"]
     how = {"capture_output": True, "text": True, "timeout": _SMI_LIMIT_S, "check": True}
     try:

@@ -1,4 +1,4 @@
-"""Provenance of a number: machine, code, versions and settings, and how ranks differ in them."""
+"""Provenance of a run: machine, code, versions and settings, and how ranks differ in them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _OPTIONS = "start every rank with the same options"
 
 
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
-    """Describe what may differ between ranks; `affinity` lists the kernel's numbers of cores."""
+    """Describe what may differ between ranks; `affinity` lists the numbers of the rank's cores."""
     return {
         **launch._asdict(),
         "hostname": socket.gethostname(),
@@ -111,9 +111,9 @@ def describe_run(env: Mapping[str, str], alike: Mapping[str, Any]) -> dict[str, 
 
 
 def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Return what all ranks must share: code, versions, malloc settings, recorded variables.
+    """Return what must be equal on all ranks: code, versions, malloc settings and variables.
 
-    `versions` are the backend's. Variables of a rank's placement are left out.
+    `versions` are the backend's. Variables are those of `recorded`, without those of `placement`.
     """
     return {
         "code_sha256": code_sha256(_CODE),
@@ -124,23 +124,23 @@ def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any
 
 
 def recorded(env: Mapping[str, str]) -> dict[str, str]:
-    """Choose the variables that change what is measured."""
+    """Return the variables of `env` that can change what is measured, sorted by name."""
     listed = {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIXES)}
     return {k: v for k, v in listed.items() if not _OF_THE_LAUNCH.match(k)}
 
 
 def placement(env: Mapping[str, str]) -> dict[str, str]:
-    """Choose the recorded variables that may differ between ranks."""
+    """Return the recorded variables that may differ between ranks, such as network devices."""
     return {k: v for k, v in recorded(env).items() if _PLACEMENT.match(k)}
 
 
 def changed(reference: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the variables in which `env` differs from `reference`; None for what `env` lacks."""
+    """Return the values in `env` that differ from `reference`; None for what `env` lacks."""
     return {k: env.get(k) for k in sorted({*reference, *env}) if env.get(k) != reference.get(k)}
 
 
 def installed() -> dict[str, str]:
-    """Read the versions of the packages that matter to a run."""
+    """Read the versions, by name, of the installed packages that matter to a run."""
     versions = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -149,7 +149,7 @@ def installed() -> dict[str, str]:
 
 
 def code_sha256(folder: Path) -> str:
-    """Compute one SHA-256 of the Python files below `folder`, except those in _NOT_MEASURING."""
+    """Compute one SHA-256 of Python files below `folder`, less tools/, study/ and shell.py."""
     sha = hashlib.sha256()
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
     for name in sorted(names):
@@ -207,7 +207,7 @@ def shared_fields(config: RunConfig) -> dict[str, Any]:
 
 
 def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Move tables inside `facts` one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
+    """Move mappings inside `facts` one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
     flattened: dict[str, Any] = {}
     for name, value in facts.items():
         if isinstance(value, Mapping):
@@ -218,7 +218,7 @@ def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
-    """Name the first field in which ranks' facts differ, in a line with its cure; None if equal."""
+    """Name the first field in which ranks' `facts` differ, with a cure; None if all are equal."""
     names = dict.fromkeys(name for row in facts for name in row)
     unequal = (name for name in names if len({str(row.get(name)) for row in facts}) > 1)
     if (field := next(unequal, None)) is None:
@@ -241,11 +241,11 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def user_files(config: RunConfig) -> dict[str, bytes]:
-    """Read the source files of the user's code, by path ('package/module.py').
+    """Read the source files of the user's code; return contents by path ('package/module.py').
 
-    The files are the user's backends and, if a factory makes the model or data set, its module and
-    all modules that this process imported from outside the installed packages. Raises
-    UsageError if a factory's module has no file. Other files, such as weights, are not included.
+    The files are the user's backends and, if the user's factory ('module:function') makes the model
+    or data set, the factory's module and all other imported modules outside installed packages.
+    Raises UsageError if a factory's module has no file. Data files, such as weights, are left out.
     """
     # all files of the user's backends, used or not, so that all cells' runs have the same
     files = {}
@@ -277,18 +277,18 @@ def user_files(config: RunConfig) -> dict[str, bytes]:
 
 
 def digests(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Compute the SHA-256 of each file, by its path."""
+    """Return the SHA-256 of each file's content, in hexadecimal, by its path."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def folder_of(sha256: Mapping[str, str]) -> str:
-    """Name the folder, relative to the logs', that keeps files with these digests by path."""
+    """Name the folder, relative to the logs' folder, of files that have these digests by path."""
     text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(sha256.items()))
     return f"user_code/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def keep_files(files: Mapping[str, bytes], log: Path | None) -> None:
-    """Write `files` below the log's folder, laid out for PYTHONPATH. Raises UsageError."""
+    """Write `files` into their `folder_of` beside the log, if there is one. Raises UsageError."""
     if log is None:
         return
     place = log.parent / folder_of(digests(files))

@@ -1,9 +1,9 @@
-"""How ranks without MPI meet: in torchrun's store, or in one that a shared file names.
+"""Meeting of ranks without MPI: in torchrun's store, or in a store to which a shared file leads.
 
-The kernel picks the port: one chosen in advance would collide sooner or later. Rank 0 says where
-it listens, because a job's first host is not always rank 0's. The file is named by the launch's key
-and shares a nonce with the store, so a file of an earlier launch is never followed. Through the
-store the ranks first compare their configurations.
+Rank 0 opens the store at a port that the kernel picks, as a port chosen in advance may be in use.
+It writes its address and port to the file, as a job's first host is not always rank 0's. The file
+is named by the launch's key and holds the same nonce as the store, so that ranks never follow a
+file of an earlier launch. In the store the ranks first compare their configurations.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """Open a store for all ranks. Raises UsageError for late ranks or unequal configurations."""
+    """Open a store for all ranks. Raises UsageError if ranks are late or configured unequally."""
     store = _meet(config, launch)
     if problem := _compare(store, config, launch):
         raise UsageError(problem)
@@ -44,7 +44,7 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """Return how the ranks' configurations differ, or ''; rank 0 compares them for all ranks."""
+    """Return how the ranks' configurations differ, '' if not at all; rank 0 compares them."""
     # torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered
     start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
@@ -106,7 +106,7 @@ def _agents_store(timeout_s: float) -> dist.Store:
 
 
 def host_address(launch: Launch) -> str:
-    """Return this host's name for other ranks, or 127.0.0.1 if all ranks are on it."""
+    """Return this host's name for other ranks, or 127.0.0.1 if all ranks are on this host."""
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
 
@@ -144,7 +144,7 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
 
 
 def _try(path: Path) -> dist.TCPStore | None:
-    """Open the announced store; return None if the file is absent or stale, or no store answers."""
+    """Open the store that `path` names; None if the file is absent or stale, or nothing answers."""
     # torch raises kinds of RuntimeError: refused, timed out
     with suppress(OSError, ValueError, KeyError, RuntimeError):
         entry = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""Rank, size and place on the node, read from the launcher's environment by one table.
+"""A process's rank, world size and local rank, read from the variables that its launcher sets.
 
 This module also chooses the variables that every rank gets before torch or MPI loads.
 """
@@ -17,11 +17,11 @@ from bench.config import RunConfig, UsageError
 
 
 class WrongWorld(UsageError):
-    """A mismatch: the ranks that started, or met, are not the world that was asked for."""
+    """A mismatch between the ranks that started, or met, and the world that was asked for."""
 
 
 class Launch(NamedTuple):
-    """A rank's place in its world. `key` tells launches apart as far as the launcher does."""
+    """A rank's place in its world. `source` names the launcher; `key` names the launch if known."""
 
     source: str
     rank: int
@@ -32,7 +32,7 @@ class Launch(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """One launcher's variables."""
+    """The variables that one launcher sets."""
 
     source: str
     names: tuple[str, ...]  # rank, size, local rank, local size
@@ -70,7 +70,7 @@ _STEP_KEY = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
 
 
 def discover(env: Mapping[str, str]) -> Launch:
-    """Read the launch that `env` describes. Raises UsageError on half-set or impossible values."""
+    """Read the launch from `env`; 1 rank without a launcher. Raises UsageError on wrong values."""
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
@@ -97,12 +97,12 @@ def discover(env: Mapping[str, str]) -> Launch:
 
 
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
-    """Check whether torchrun's agent serves a store; hand-set variables come without an agent."""
+    """Check for the store of torchrun's agent, absent if a user sets torchrun's variables."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
-    """Check for a numbered step; the batch script and an salloc shell have SLURM_PROCID too."""
+    """Check whether srun started this process in a numbered step, not a batch or salloc shell."""
     step = env.get("SLURM_STEP_ID", "")
     # batch, extern and interactive steps show as words or as numbers just below 2^32
     numbered = step.isdecimal() and int(step) < 2**31
@@ -152,7 +152,7 @@ def expand_tasks_per_node(text: str) -> list[int]:
 
 
 def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> None:
-    """Raise WrongWorld, with the cure, unless the launcher started the ranks asked for."""
+    """Raise WrongWorld, with a cure, if the launch's size is not `world_size`."""
     if launch.size == world_size:
         return
     asked_for = f"world_size={world_size} was asked for"
@@ -174,7 +174,7 @@ def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> No
 
 
 def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
-    """Raise WrongWorld unless MPI sees the launch's size; it may see N worlds of one rank."""
+    """Raise WrongWorld, naming MPI's `library`, if MPI's world has another size than the launch."""
     if mpi_size != launch.size:
         raise WrongWorld(
             f"{launch.source} started {launch.size} ranks, but MPI ({library}) sees a world of "
@@ -196,12 +196,12 @@ def require_unmodified(env: Mapping[str, str]) -> None:
 def environment(
     config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Choose variables for a rank that may use `cores` cores, the same for every backend.
+    """Return the variables to set on a rank that may use `cores` cores, the same for every backend.
 
     Threads are set, as launchers change the default (torchrun exports 1, mpirun makes MKL choose
-    1, srun leaves all cores). Open MPI is told to yield where ranks fill the cores, as its busy
-    polling slows the computation. All frameworks' Gloo get one interface: the user's, or loopback
-    on a single node. What the user set stays, except threads; the run log records the result.
+    1, srun leaves all cores). Open MPI is told to yield if the ranks' threads fill the cores, as
+    its busy polling slows the computation. All frameworks' Gloo get one interface: the user's, or
+    else loopback if there is one node. All variables but threads keep a value that the user set.
     """
     threads = str(config.threads)
     changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}

@@ -1,1 +1,1 @@
-"""How a run is watched and how it ends, whatever happens to a rank; needs no torch."""
+"""The watch over a run and its end, whatever happens to a rank. Nothing here needs torch."""

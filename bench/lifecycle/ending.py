@@ -1,8 +1,8 @@
-"""How a rank is watched and how it ends early: it records why, and exits with a code above 0.
+"""The watch over a rank and its early end: it records why, and exits with a code above 0.
 
-Exit code 0 is left to `main`, after an `end` that says ok. A rank that ends here kills its loading
-processes and skips all exit handlers. Other ranks may be waiting for this rank, and the exit
-handlers of a broken world may wait for other ranks.
+Only `main` exits with 0, once an `end` event that says ok is written. A rank that ends here kills
+its data loading processes and skips all exit handlers. Other ranks may be waiting for its end, and
+exit handlers may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
 
 
 class Pulse:
-    """Progress of a rank: phase, batches and steps, for the screen and for the watchdog.
+    """Progress of a rank: phase, batches and steps, for screen and watchdog (`watch_over`).
 
     The main thread updates the pulse and the watchdog reads it. With `shown`, set on one rank, the
     pulse prints phases, windows and epochs to standard error.
@@ -50,34 +50,34 @@ class Pulse:
         self.passed = False  # an `end` that says ok is written: the record is complete
 
     def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
-        """Start a phase; `counts` gives the batches received and the steps done."""
+        """Start a phase; `counts` returns the numbers of batches received and of steps done."""
         self._phase, self._counts = phase, counts
         self._say(phase)
 
     def leave(self) -> None:
-        """Enter the last phase, "closing"; drop the counters, which hold the model."""
+        """Enter the last phase, "closing"; drop `counts`, which would keep the model in memory."""
         self._phase, self._counts = "closing", None
 
     def tick(self) -> None:
-        """Count one piece of a phase that has no counter of its own."""
+        """Count one piece of work that `counts` does not count, such as a held-out batch."""
         self._ticks += 1
 
     def window(self, done: int, total: int, images_per_s: float) -> None:
-        """Note and show the speed of window `done` of `total`; call this between windows."""
+        """Note and print the speed of window `done` of `total`; call this between windows."""
         self.rates.append(images_per_s)
         self._say(f"window {done}/{total}: {quantity(images_per_s)} images/s")
 
     def epoch(self, training: int, epoch: int, accuracy: float) -> None:
-        """Show an epoch's accuracy, a share; `training` and `epoch` count from 0."""
+        """Print an epoch's accuracy, given as 0 to 1; `training` and `epoch` count from 0."""
         self._say(f"training {training + 1}, epoch {epoch + 1}: {100 * accuracy:.2f} % right")
 
     def beat(self) -> tuple[object, ...]:
-        """Return the progress so far; if two readings are equal, nothing was finished meanwhile."""
+        """Return the progress so far. While it stays the same, no step, batch or phase ends."""
         # loading torch from a busy file system may take minutes, module by module
         return self._phase, self._ticks + len(sys.modules), self._counts and self._counts()
 
     def doing(self) -> str:
-        """Return in words which phase, step or batch is not finished."""
+        """Return in words the phase, step or batch that is not finished."""
         if self._counts is None:
             return self._phase
         batches, steps = self._counts()
@@ -86,7 +86,7 @@ class Pulse:
 
 
 class Ending:
-    """One rank's ways to end early. The first thread to call a method ends the process.
+    """One rank's ways to end early. The first call of a method except `is_orphan` ends the process.
 
     `launcher` is the parent's process id; None for a run by hand, which may outlive its parent.
     """
@@ -107,7 +107,7 @@ class Ending:
         self._recorded = threading.Event()  # what is left is words for people
 
     def failed(self, error: BaseException) -> NoReturn:
-        """Record the exception that the run raised, and leave."""
+        """Record the exception that the run raised, and exit: with 2 for a UsageError, else 1."""
         if isinstance(error, TurnsBroken):
             time.sleep(_SIGNAL_COMES_S)
         if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
@@ -116,7 +116,7 @@ class Ending:
         self._leave(code, lambda: self._record(error))
 
     def signalled(self, number: int) -> NoReturn:
-        """Record the signal that arrived, or the lost rank or launcher behind it, and leave."""
+        """Record the signal `number`, or a lost rank or launcher that explains it, and exit."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
@@ -125,11 +125,11 @@ class Ending:
         self._leave(128 + number, lambda: self._record_signal(number))
 
     def stalled(self, doing: str, silent_s: float) -> NoReturn:
-        """Record that nothing has happened for `silent_s` seconds, and leave."""
+        """Record that nothing has happened for `silent_s` seconds of `doing`, and exit."""
         self._leave(FAILED, lambda: self._record_stall(doing, silent_s))
 
     def orphaned(self) -> NoReturn:
-        """Record that the launcher is gone, and leave, as nothing else would end this rank."""
+        """Record that the launcher is gone, and exit, as nothing else would end this rank."""
 
         def record() -> None:
             self._end(status="interrupted", reason="its launcher is gone")
@@ -182,7 +182,7 @@ class Ending:
                 say(trace)  # of the user's own code, after the line that names it
 
     def _record_signal(self, number: int) -> None:
-        """Record a signal, or the dead rank because of which mpirun or torchrun ends all ranks."""
+        """Record a signal, or the dead rank for which mpirun or torchrun sends it to all ranks."""
         stop_loading()  # mpirun kills the group of a rank some tenths of a second later
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
@@ -210,7 +210,7 @@ class Ending:
         self._say([f"rank {self._rank}: {message}"])
 
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
-        """Record the ranks of this host that ended without a record; return one line for each."""
+        """Record the ranks that `vanished` lists; return one line for each of these ranks."""
         if self._processes == 1 or self._pulse.passed:
             return []
         gone = vanished(self._path, self._rank, as_lowest)
@@ -236,7 +236,7 @@ class Ending:
 
 
 def leave(code: int) -> NoReturn:
-    """End this process and its loading processes at once, with exit status `code`."""
+    """End this process and its data loading processes at once, with exit status `code`."""
     try:
         stop_loading()
     finally:
@@ -254,10 +254,10 @@ def describe(error: BaseException) -> str:
 
 
 def on_interrupt(end: Callable[[int], object]) -> None:
-    """Call `end(signal number)`, which ends the process, on Ctrl-C and SIGTERM.
+    """Start a thread that calls `end(number)`, which ends the process, on SIGINT and SIGTERM.
 
     Python runs signal handlers on the main thread only, which may be waiting in C for a rank that
-    is gone. The C-level handler writes to the wake-up pipe at once, and a thread of ours reads it.
+    is gone. Python's handler in C writes the number to a pipe at once, and the thread reads it.
     """
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
@@ -275,7 +275,7 @@ def on_interrupt(end: Callable[[int], object]) -> None:
 
 
 def watch_over(pulse: Pulse, ending: Ending, limit_s: float) -> None:
-    """Start a thread that ends the process if `pulse` is still for `limit_s`, or the launcher ends.
+    """Start a thread that ends the process if `pulse` stops for `limit_s` or the launcher ends.
 
     The thread reads the pulse and the parent's process id once a second, or more often for a
     short limit. Time in which the whole process is stopped (Ctrl-Z) does not count.

@@ -1,4 +1,4 @@
-"""Processes around a rank: its loading processes, its parent, the other ranks of this host."""
+"""Processes around a rank: its data loading processes, its parent, other ranks of this host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def state(pid: int) -> str:
-    """Return a local process's state: ENDED (or no process), STOPPED or a letter of proc(5)."""
+    """Return a local process's state: ENDED (also if gone), STOPPED or a letter of proc(5)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -29,8 +29,8 @@ def state(pid: int) -> str:
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """List (rank, reason) of this host's ranks that ended without a record. The list is empty after
-    the run's `end`, or if `as_lowest` and a lower rank of this host still runs.
+    """List (rank, reason) of this host's other ranks that ended without an `error` event in `log`.
+    The list is empty after the log's `end`, or if `as_lowest` and a rank below `rank` runs here.
     """
     host = socket.gethostname()
     ranks = next(iter(_events(log, "start")), {}).get("host", {}).get("ranks", [])
@@ -56,7 +56,7 @@ def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
 
 
 def signal_others(pids: Iterable[int], number: int) -> None:
-    """Send a signal to processes of this host, but not to this one; some may have ended."""
+    """Send a signal to processes of this host except this one; ignore those that have ended."""
     for pid in pids:
         if pid != os.getpid():
             with suppress(OSError):
@@ -64,9 +64,9 @@ def signal_others(pids: Iterable[int], number: int) -> None:
 
 
 def end_with(parent: int, *_: object) -> None:
-    """Have the kernel kill this process when its parent ends; exit if the parent has ended.
+    """Have the kernel kill this loading process when `parent` ends, or exit if `parent` is gone.
 
-    torch's own watch takes an orphan's new parent for the old one, and halts in a stopped process.
+    torch's own watchdog overlooks a parent that ended earlier, and halts in a stopped process.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -74,11 +74,11 @@ def end_with(parent: int, *_: object) -> None:
 
 
 def loading_processes() -> list[Any]:
-    """List this process's loading processes, also ended ones, which active_children would drop."""
+    """List this process's children of multiprocessing, which load data, even those that ended."""
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
 
 
 def stop_loading() -> None:
-    """Kill this rank's loading processes; any thread may call this, without a lock."""
+    """Kill this rank's data loading processes; any thread may call this at any time."""
     for child in loading_processes():
         child.kill()

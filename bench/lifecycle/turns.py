@@ -1,13 +1,13 @@
-"""Turns: of several worlds on the same nodes one works at a time, while the others are stopped.
+"""Turns of several worlds (each the ranks of one run) on the same nodes: one world works at a time.
 
-Separate launches of two worlds stand half a minute apart, in which a shared machine's speed may
+Windows of two separate launches lie half a minute apart, in which a shared machine's speed may
 change. Worlds that live at the same time are measured window by window, a second apart (after duet
 benchmarking: Bulej et al. 2020, and interleaved trials: Abedi & Brecht 2017).
 
-A rank without the turn stops itself by SIGSTOP, with all of its threads and loading processes: a
-blocking read would leave Horovod's engine and MPI's progress threads at work. On each node the last
-local rank of the world whose turn ends continues the ranks of the next world. Nothing crosses nodes
-but each world's own barriers. Worlds share nothing on a node but a table of numbers in its memory.
+A rank without the turn stops itself by SIGSTOP, with all of its threads and data loading processes.
+A blocking read would leave Horovod's engine and MPI's progress threads at work. On each node the
+last local rank of the world whose turn ends continues the ranks of the next world. Only each
+world's own barriers cross nodes. On a node, worlds share only a table of numbers in its memory.
 If all ranks of a world are killed, the driver that started the worlds wakes the others.
 """
 
@@ -49,7 +49,7 @@ Counters = Callable[[], Mapping[str, int | None]]
 class Place:
     """A world's place among the worlds that were started together, whose common id is `launch`.
 
-    `turn` is this world's index; `sizes` counts each world's processes, which fill the first nodes.
+    `turn` is this world's index; `sizes` are the worlds' sizes. Each world fills the first nodes.
     """
 
     launch: str
@@ -58,7 +58,7 @@ class Place:
 
     @property
     def words(self) -> str:
-        """The value of VARIABLE."""
+        """This place as the value of the environment variable VARIABLE."""
         return f"{self.launch} {self.turn} {','.join(map(str, self.sizes))}"
 
     def record(self) -> dict[str, object]:
@@ -67,7 +67,7 @@ class Place:
 
 
 def place_of(env: Mapping[str, str]) -> Place | None:
-    """Read this world's place; None for a world that was started alone. Raises UsageError."""
+    """Read this world's place; None if VARIABLE is not set. Raises UsageError on a wrong value."""
     if not (words := env.get(VARIABLE, "")):
         return None
     if match := re.fullmatch(r"([0-9a-zA-Z]+) ([0-9]+) ([1-9][0-9]*(?:,[1-9][0-9]*)*)", words):
@@ -81,13 +81,13 @@ def place_of(env: Mapping[str, str]) -> Place | None:
 def table_path(launch: str) -> Path:
     """Name the file in this node's memory that the worlds of a launch share.
 
-    The file's name holds the host's, as nodes emulated on one machine share the machine's memory.
+    The host's name is in the file's name, as nodes emulated on one machine share its memory.
     """
     return SHARED_MEMORY / f"bench-turns-{os.geteuid()}-{launch}-{socket.gethostname()}"
 
 
 class Process(NamedTuple):
-    """A row of the table: a process of a world on this node."""
+    """A process of a world on this node, and the index of its row in the TurnTable."""
 
     world: int
     row: int
@@ -95,9 +95,9 @@ class Process(NamedTuple):
 
 
 class TurnTable:
-    """The table as one process sees it; each number has one writer at a time.
+    """The numbers that a launch's worlds share on a node: who has the turn, who has seen it begin.
 
-    Its file loses its name once all worlds have met, so the table does not outlive their processes.
+    The table's file is unlinked once all worlds have met, so that it ends with their processes.
     Raises UsageError if the file cannot be written.
     """
 
@@ -122,32 +122,32 @@ class TurnTable:
             raise UsageError(f"{wrong}, which runs that take turns share; {_WAY_OUT}") from None
 
     def forget_name(self) -> None:
-        """Remove the file's name; processes that have opened the table keep it."""
+        """Unlink the table's file; processes that have opened the table keep it."""
         with suppress(OSError):
             self._path.unlink()
 
     @property
     def serial(self) -> int:
-        """How many turns have begun."""
+        """The number of turns that have begun."""
         return self._numbers[self._serial]
 
     @property
     def holder(self) -> int:
-        """The world that has the turn; EVERYBODY once all worlds are done."""
+        """The index of the world that has the turn; EVERYBODY after all worlds' last turns."""
         return self._numbers[self._holder]
 
     @property
     def broken_by(self) -> int | None:
-        """The first world that ended before its time; None if no world did."""
+        """The index of the first world that ended early; None if no world did."""
         return self._numbers[self._broken] - 1 if self._numbers[self._broken] else None
 
     def give(self, world: int) -> None:
-        """Begin the next turn, which is that of `world`."""
+        """Begin the turn of `world`, or with EVERYBODY the end of all turns."""
         self._numbers[self._holder] = world  # first: the serial says that there is a new holder
         self._numbers[self._serial] += 1
 
     def break_off(self, world: int) -> None:
-        """Note the first world that ends early; wake all processes, so that none stays stopped."""
+        """Note that `world` ends early, if no other did; wake all processes that may be stopped."""
         self._numbers[self._broken] = self._numbers[self._broken] or world + 1
         self.forget_name()
         for _ in range(_WAKES):
@@ -167,13 +167,13 @@ class TurnTable:
         self._numbers[self._worlds + 2 * world + 1] = 1
 
     def next_after(self, world: int, present: Sequence[int]) -> int:
-        """Return the next world of `present` that is not done, or EVERYBODY if all are done."""
+        """Return which of `present` follows `world` in a cycle and has turns left, or EVERYBODY."""
         after = sorted(present, key=lambda other: (other <= world, other))
         is_done = {other: self._numbers[self._worlds + 2 * other + 1] for other in present}
         return next((other for other in after if not is_done[other]), EVERYBODY)
 
     def acknowledge(self, row: int, serial: int) -> None:
-        """Record that a row's process has seen turn `serial`."""
+        """Record that the process of a row has seen turn `serial` begin."""
         self._numbers[row + 1] = serial
 
     def has_woken(self, process: Process, serial: int) -> bool:
@@ -181,31 +181,31 @@ class TurnTable:
         return self._numbers[process.row + 1] >= serial
 
     def may_end(self, process: Process) -> bool:
-        """Check whether a process has nothing more to do for the others."""
+        """Check whether a process has seen that all worlds had their last turns."""
         return self.holder == EVERYBODY and self.has_woken(process, self.serial)
 
     def is_complete(self, world: int) -> bool:
-        """Check whether all processes of a world on this node have entered."""
+        """Check whether all processes that a world has on this node have entered the table."""
         return 0 < self._numbers[self._worlds + 2 * world] == len(self.processes(world))
 
     def processes(self, world: int) -> list[Process]:
-        """List the processes of a world that have entered."""
+        """List the processes of a world that have entered this node's table."""
         first = self._rows + 2 * world * MOST_LOCAL
         rows = range(first, first + 2 * self._numbers[self._worlds + 2 * world], 2)
         return [Process(world, row, pid) for row in rows if (pid := self._numbers[row])]
 
 
 class TurnsBroken(Exception):
-    """Turns that failed: a rank or a world ended before its time, or the worlds did not meet."""
+    """A failure of turns: a rank or world ended early, or the worlds did not meet in time."""
 
 
 class Turns:
-    """The turns of a world that was started alone, whose turn it always is."""
+    """The turns of a world that was started alone: it always has the turn, and no method waits."""
 
     place: Place | None = None
 
     def begin(self, barrier: Barrier) -> None:
-        """Wait for the first turn, on all of the world's ranks. Raises TurnsBroken, UsageError."""
+        """Wait for the first turn, then for the world's ranks. Raises TurnsBroken, UsageError."""
 
     def pass_on(self, barrier: Barrier) -> None:
         """End the world's turn, and wait until its next turn begins. Raises TurnsBroken."""
@@ -214,10 +214,10 @@ class Turns:
         """End the world's last turn, and wait until every world is done. Raises TurnsBroken."""
 
     def break_off(self) -> None:
-        """Tell other processes that this one ends early, so that no process stays stopped."""
+        """Tell all worlds that this process ends early, so that no process stays stopped."""
 
     def aside(self) -> Mapping[str, int]:
-        """Return what the node's counters counted outside this world's turns."""
+        """Return what the node's counters, by name, counted outside this world's turns so far."""
         return {}
 
 
@@ -227,8 +227,8 @@ ALONE = Turns()
 class SharedTurns(Turns):
     """One process's part in the turns of a launch of several worlds.
 
-    `counters` reads the node's clock ticks. A node's worlds must meet within 80 % of
-    `stall_timeout_s`, the run's limit for silence.
+    `counters` returns the node's clock ticks by name. A node's worlds must meet within 80 % of
+    `stall_timeout_s`, after which a run without progress is ended.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class SharedTurns(Turns):
             self._table.break_off(self._world)
 
     def aside(self) -> Mapping[str, int]:
-        """Add the counts since this world's turn ended to earlier ones, and return the sums."""
+        """Add the counts since the last turn or call; return all sums. Call between turns."""
         now = self._counters()
         for name, count in now.items():
             before = self._since.get(name)
@@ -279,7 +279,7 @@ class SharedTurns(Turns):
         return self._outside
 
     def _end_turn(self, barrier: Barrier, is_last: bool) -> None:
-        """Give the turn away once all of the world's ranks are here; wait for its next turn."""
+        """Give the turn away once the world's ranks are here; wait for the world's next turn."""
         barrier()
         self._since = self._counters()
         time.sleep(_SETTLE_S)
@@ -293,7 +293,7 @@ class SharedTurns(Turns):
         return [process for world in worlds for process in self._table.processes(world)]
 
     def _meet(self) -> None:
-        """Wait until all worlds of this node are there and stopped. Raises TurnsBroken."""
+        """Wait until all other processes of this node's worlds are stopped. Raises TurnsBroken."""
         limit_s = time.monotonic() + self._meet_s
 
         def all_stand_still() -> bool:
@@ -309,7 +309,7 @@ class SharedTurns(Turns):
         self._table.forget_name()
 
     def _give(self, world: int) -> None:
-        """Begin the turn of `world` (or EVERYBODY); wake its processes here until all are awake."""
+        """Begin the turn of `world` or EVERYBODY; signal its processes here until all are awake."""
         table = self._table
         table.give(world)
         serial = table.serial
@@ -327,7 +327,7 @@ class SharedTurns(Turns):
         self._wait(all_awake)
 
     def _wait(self, ready: Callable[[], bool]) -> None:
-        """Poll until `ready()`, or until the watchdog's limit. Raises TurnsBroken."""
+        """Poll until `ready()`, without a limit. Raises TurnsBroken if a world ended early."""
         while not ready():
             self._require_all()
             time.sleep(_POLL_S)
@@ -341,7 +341,7 @@ class SharedTurns(Turns):
         raise TurnsBroken(f"{which} has ended before its time")
 
     def _require_alive(self, processes: Sequence[Process]) -> None:
-        """Break off the turns for a process that was killed before it could. Raises TurnsBroken."""
+        """Break off the turns and raise TurnsBroken if a process ended while others needed it."""
         for process in processes:
             if state(process.pid) == ENDED and not self._table.may_end(process):
                 self._table.break_off(process.world)
@@ -364,7 +364,7 @@ class SharedTurns(Turns):
         self.aside()
 
     def _takes_turn(self) -> bool:
-        """Take this world's turn if a new one has begun; return whether it has."""
+        """Take a new turn of this world or of EVERYBODY; return False if no such turn has begun."""
         self._require_all()
         table, row = self._table, self._row
         serial = table.serial

@@ -1,25 +1,25 @@
 """The run log: JSON lines that are written during the run, and the reader that checks them.
 
-Events in order are start, steps, breakdown, window, epoch, error, end and exit, every number as
-measured; events.py says what each holds. A process that was killed leaves no end. The last field of
-end and exit is sha256, of every byte of the file before the text `, "sha256": "` of that line. What
-became of a run is no event: bench/record/outcome.py judges it from the events.
+The events are, in order, start, steps, breakdown, window, epoch, error, end and exit. They hold
+numbers as measured; events.py lists their fields. A run that was killed leaves no end. The last
+field of end and exit is sha256: of all bytes of the file before the text `, "sha256": "` of that
+line. No event tells what became of a run: bench/record/outcome.py judges it from the events.
 
-Schema history (a change raises SCHEMA, a new field of config does not; keep old files in fixtures):
+Schema history (any change raises SCHEMA except a new field of config; keep old logs in fixtures):
   6  the oldest that is read. With observe=framework there are events exchanges
   7  events epoch, held_out of workload and the check trainings_equal, with epochs
   8  until version 1.0 host has servers of a parameter server. With mode=async there is no parity,
      and own_correct of an epoch is what each rank has right by its own parameters
   9  config has variant; end has tcp_bytes (by rank and interface), threads of each rank and the
      check torch_settings_kept; user_code is the SHA-256 of a user's own files
- 10  host.turns: launch, turn and worlds. Clock ticks leave out the turns of others. exit has
-     partner (the run whose end ended this one) and apart (why it took no turns)
- 11  steps may have the phase lead_in: before a window, outside its clock
+ 10  host.turns: launch, turn and worlds. Clock ticks leave out other worlds' turns. exit has
+     partner (the run whose failure ended this run) and apart (why this run took no turns)
+ 11  steps may have the phase lead_in: steps before a window, not part of its time
  12  end has flops_per_image
  14  end has strided_gradients, until version 2.0
- 15  each rank has boot_id, its kernel's: nodes that have one share a machine's cores
- 16  parity has not_proven: tensors that could not be compared; then the check is null, not true
- 17  config has no variant: arm names the condition, of all cells or of one
+ 15  each rank has boot_id, its kernel's: nodes with equal boot_id share a machine's cores
+ 16  parity has not_proven: tensors that could not be compared; their check is null, not true
+ 17  config has no variant: arm names a condition of all cells (backend/transport) or of one
  18  config has launch in place of block
 """
 
@@ -63,13 +63,13 @@ _NAMES_VARIANTS, _NAMES_LAUNCHES = 9, 18  # the first schemas that do
 
 
 def allocation(job: object, restart: object) -> str:
-    """Name an allocation 'job 77', or 'job 77, restart 1' if requeued, perhaps on other nodes."""
+    """Name a job's allocation: 'job 77', or 'job 77, restart 1' if Slurm has requeued the job."""
     return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run log as read; `damage` is one fault of the file, None if it has none."""
+    """One run log as read. `config` is None if unreadable; `damage` is None without a fault."""
 
     path: Path
     config: RunConfig | None
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def allocation(self) -> str:
-        """The run's allocation by a scheduler, or its session without one; '' if unknown."""
+        """The run's allocation by Slurm, else the session of its job script; '' if unknown."""
         job = self.host.get("job", {})
         number, restart = job.get("SLURM_JOB_ID"), job.get("SLURM_RESTART_COUNT", 0)
         if number is not None:
@@ -124,28 +124,28 @@ class Run:
 
     @property
     def end(self) -> Mapping[str, Any]:
-        """The `end` event, empty if the process never wrote one."""
+        """The `end` event, empty if the run never wrote it."""
         return outcome.last(self.events, "end")
 
     @property
     def exit(self) -> Mapping[str, Any]:
-        """The launcher's `exit` event, empty where none was appended."""
+        """The driver's `exit` event, empty if the driver has not appended it."""
         return outcome.last(self.events, "exit")
 
     @property
     def parity_not_proven(self) -> list[str]:
-        """Names of tensors whose mean the run could not prove on every rank, sorted."""
+        """Sorted names of tensors whose exchanged gradients were not proven to be ranks' means."""
         return outcome.unproven(self.end)
 
     @cached_property
     def broken(self) -> str | None:
-        """The log's damage, or None; None also if its events say why the run is not ok."""
+        """The log's damage; None without damage, or if the events tell why the run is not ok."""
         ended = self.end or self.exit.get("code") or outcome.last(self.events, "error")
         return None if ended and outcome.judge(self.events) is not None else self.damage
 
     @cached_property
     def outcome(self) -> RunOutcome:
-        """What became of the run; causes in its events outrank damage, damage a missing proof."""
+        """What became of the run: told by its events, else by damage, else by what it lacks."""
         result = outcome.judge(self.events)
         if self.broken is not None:
             result = RunOutcome("failed", self.broken)
@@ -164,12 +164,12 @@ class Run:
 
     @property
     def problem(self) -> str | None:
-        """Why this log must not be used, or None."""
+        """Why this log must not be used; None if it may be used."""
         return self.outcome.reason or None
 
     @property
     def state(self) -> str:
-        """One of STATES, never 'planned'; 'running' if no end, exit, error or damage is there."""
+        """One of STATES, never 'planned'; 'running' if there is no end, exit, error or damage."""
         return self.outcome.state
 
 
@@ -184,9 +184,9 @@ def read_run(path: Path) -> Run:
 
 
 def parse_run(path: Path, data: bytes) -> Run:
-    """Parse a log of any bytes; never raise for its content.
+    """Parse `data` as the log at `path`; raise no error, whatever the bytes are.
 
-    Torn lines are skipped, and damage a log only if it has an `end`. An unknown schema is damage.
+    Torn lines are skipped; they are damage if the log has an `end`. An unknown schema is damage.
     """
     events, damaged, changed, torn = [], [], [], []
     before = 0
@@ -249,10 +249,10 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
 
 
 def set_aside(path: Path) -> str | None:
-    """Rename a log without a result that no run writes any more; return in words what was done.
+    """Rename a log that has no result and is no longer written; return in words what was done.
 
-    Returns None if `path` is no log or cannot be opened, or if the log is damaged, of a study or
-    has a result. Raises UsageError if the log is locked, since its run may still be at work.
+    Returns None if `path` is no log or cannot be opened, or if the log is damaged, belongs to a
+    study or has a result. Raises UsageError if the log is locked, as its run may still be at work.
     """
     if not path.is_file():  # a pipe would be waited for
         return None

@@ -1,4 +1,4 @@
-"""The logs of a study in one archive of its folder, read as if they lay in the folder."""
+"""Archive of a study's logs in the study's folder; logs are read as if they were still files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "logs.tar.gz"  # members are named from the study's folder on: runs/ID.js
 
 
 def contents(folder: Path) -> Mapping[str, bytes]:
-    """Read each file of the folder's archive; return {} if there is no archive.
+    """Read each file of the archive `folder`/logs.tar.gz; return {} if there is none.
 
     Keys are relative to the folder, as 'runs/ID.jsonl'. Raises UsageError for a damaged archive.
     """
@@ -25,7 +25,7 @@ def contents(folder: Path) -> Mapping[str, bytes]:
 
 
 def holds(path: Path) -> bool:
-    """Return whether FOLDER/KIND/NAME is there, as its own file or in the folder's archive."""
+    """Return whether `path`, FOLDER/KIND/NAME, exists as a file or in FOLDER's archive."""
     return path.exists() or f"{path.parent.name}/{path.name}" in contents(path.parent.parent)
 
 
@@ -36,14 +36,14 @@ def read_file(path: Path) -> bytes:
 
 
 def logs_in(directory: Path, suffix: str = ".jsonl") -> list[Path]:
-    """List the sorted paths FOLDER/KIND/*SUFFIX of files and of members of the folder's archive."""
+    """List the sorted paths in FOLDER/KIND that end in `suffix`, also those in FOLDER's archive."""
     members = map(PurePosixPath, contents(directory.parent))
     packed = (m.name for m in members if str(m.parent) == directory.name and m.suffix == suffix)
     return sorted({directory / name for name in packed}.union(directory.glob(f"*{suffix}")))
 
 
 def pack(files: Mapping[str, bytes], time: int) -> bytes:
-    """Return a tar.gz of files by name, sorted, without owners, all modified at `time`.
+    """Return a tar.gz of `files` (content by name), sorted, without owners, modified at `time`.
 
     `time` is in seconds since 1970. The same files and time give the same bytes.
     """

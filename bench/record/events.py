@@ -1,4 +1,4 @@
-"""Structure of a run log's events; judged and timed fields are checked, others are allowed."""
+"""Structure of a run log's events. Only the fields listed here are checked; more may be there."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Rank(TypedDict, total=False):
 
 
 def machine_of(rank: Mapping[str, Any]) -> str:
-    """Return a rank's boot_id, which containers of a host share, or its hostname without one."""
+    """Return an id of a rank's machine: boot_id, which containers of a host share, or hostname."""
     return str(rank.get("boot_id") or rank["hostname"])
 
 
 class Host(TypedDict, total=False):
-    """Provenance of a run; a run that was refused for its world has no ranks."""
+    """Provenance of a run; `ranks` is absent if the launcher started a wrong number of ranks."""
 
     ranks: list[Rank]
     job: dict[str, str]  # the scheduler's variables
@@ -42,7 +42,7 @@ class Host(TypedDict, total=False):
 
 
 class Start(TypedDict):
-    """What a run is, before anything is measured."""
+    """A run's configuration, provenance and workload, written before anything is measured."""
 
     event: Literal["start"]
     schema: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
@@ -52,7 +52,7 @@ class Start(TypedDict):
 
 
 class StepsEvent(TypedDict):
-    """Seconds of every step of a phase, [rank][step]."""
+    """Seconds of every step of the warm-up, of a lead-in or of a window, shape [rank][step]."""
 
     event: Literal["steps"]
     phase: Literal["warmup", "lead_in", "window"]
@@ -61,9 +61,9 @@ class StepsEvent(TypedDict):
 
 
 class BreakdownEvent(TypedDict):
-    """Parts of every observed step in seconds, each [rank][step]; they follow one another.
+    """Seconds of each part of the observed steps, [rank][step]; parts follow one another.
 
-    On the CPU all ranks of a host share the clock of `begin`; on a GPU each rank has its own.
+    `begin` is the step's start: on a CPU by the host's clock, on a GPU by a clock of each rank.
     """
 
     event: Literal["breakdown"]
@@ -78,7 +78,7 @@ class BreakdownEvent(TypedDict):
 
 
 class Exchanges(TypedDict):
-    """The exchanges that a framework noted itself, written until version 1.0."""
+    """A framework's own record of its exchanges, which only versions until 1.0 wrote."""
 
     event: Literal["exchanges"]
 
@@ -88,7 +88,7 @@ PARTS = ("input", "forward", "backward", "exposed", "optimiser")
 
 
 class Window(TypedDict):
-    """One timed window: seconds of the slowest rank; lists are by rank."""
+    """One timed window; `seconds` is the slowest rank's, and lists hold one value for each rank."""
 
     event: Literal["window"]
     index: Count
@@ -99,7 +99,7 @@ class Window(TypedDict):
 
 
 class Epoch(TypedDict):
-    """One judged epoch: the slowest rank's seconds without judging, and the ranks' mean loss."""
+    """One epoch: the slowest rank's training `seconds`, mean `loss`, `correct` of `held_out`."""
 
     event: Literal["epoch"]
     training: Count
@@ -123,7 +123,7 @@ class Error(TypedDict):
 
 
 class End(TypedDict, total=False):
-    """How the run itself ended: status, checks and counts; all lists but `parity` are by rank."""
+    """A run's own record of its end: status, checks, counts. Lists are by rank, except `parity`."""
 
     event: Required[Literal["end"]]
     status: Required[str]
@@ -135,11 +135,11 @@ class End(TypedDict, total=False):
 
 
 class Exit(TypedDict, total=False):
-    """How the launcher saw the run end: a run may crash after its own `end` event.
+    """How the driver (slurm/driver) saw the run end: a run may crash after its own `end` event.
 
     `said` has lines that run and launcher printed; it is empty if all went well. `oom_kills` counts
-    processes that the launching machine's kernel killed for memory meanwhile. `session` names the
-    job script's execution where no scheduler gave a job.
+    processes that the driver's kernel killed for lack of memory during the run. `session` names the
+    execution of a job script without a scheduler. On `partner` and `apart` see bench.record.
     """
 
     event: Required[Literal["exit"]]
@@ -165,13 +165,13 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(
 
 
 class Damaged(ValueError):
-    """A line that is no event, or does not hold what its event promises."""
+    """A line that is no event, or has a field missing or of a wrong type."""
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """Parse one line as an event with at least the fields above.
+    """Parse one line as one of this module's events; fields beyond those listed are kept.
 
-    Raises Damaged, or JSONDecodeError if the line is no JSON, as after a kill or on a full disk.
+    Raises JSONDecodeError if the line is no JSON, as after a kill; Damaged if it is no event.
     """
     try:
         event: dict[str, Any] = _EVENT.validate_json(line)

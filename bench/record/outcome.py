@@ -1,6 +1,4 @@
-"""What became of a run by its log alone: state, reason and ranks' last messages; and what a log
-must show before its numbers count.
-"""
+"""Judgement of a run by its log: state, reason, ranks' messages, and what a log must show."""
 
 from __future__ import annotations
 
@@ -61,10 +59,10 @@ OK = RunOutcome("ok")
 
 
 def judge(events: Sequence[Event]) -> RunOutcome | None:
-    """Return what the events say against a run; None for a good `end` without any error event.
+    """Return what the events say against a run; None if `end` says ok and no event is an error.
 
-    A known root cause outranks the way the run ended. Ranks that survive a lost rank are killed or
-    time out later, and would hide the cause.
+    A known root cause outranks the way in which the run ended. Ranks that survive a lost rank are
+    killed or time out later, which would hide the cause.
     """
     errors = [event for event in events if event["event"] == "error"]
     end, launcher = last(events, "end"), last(events, "exit")
@@ -112,7 +110,7 @@ def last(events: Sequence[Event], name: str) -> Event:
 
 
 def _causes(errors: Sequence[Event], launcher_lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (state, line that proves it) of each cause with a state of its own, strongest first."""
+    """Yield (state, line that proves it): node lost, then out of memory, then wrong world."""
     memory = "out of memory"
     yield from (("node lost", line) for line in launcher_lines if _NODE.search(line))
     yield from ((memory, _error(e)) for e in errors if _RANK_MEMORY.search(e["message"]))
@@ -129,7 +127,7 @@ def _error(error: Event) -> str:
 
 
 def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str, ...]:
-    """Return ranks' distinct messages, _MOST_WORDS at most, or else one line of the launcher."""
+    """Return at most _MOST_WORDS distinct messages of ranks, or a launcher's line if none came."""
     if not errors:
         telling = [line for line in launcher_lines if _TELLING.match(line)]
         return tuple((telling or list(filter(None, [" ".join(launcher_lines)])))[-1:])
@@ -149,7 +147,7 @@ def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
 
 
 def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator[str]:
-    """Yield in words each demand that a log with a good end does not meet."""
+    """Yield in words what is missing or wrong in a log whose `end` says ok."""
     of: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         of[event["event"]].append(event)
@@ -194,12 +192,12 @@ def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator
 
 
 def unproven(end: Event) -> list[str]:
-    """List the names of tensors whose mean a run could not prove on every rank, sorted."""
+    """List, sorted, the tensors whose exchanged gradients were not proven to be ranks' means."""
     return sorted({name for step in end.get("parity", ()) for name in step.get("not_proven", ())})
 
 
 def _demanded(config: RunConfig, schema: int) -> Iterator[str]:
-    """Yield the checks that an `end` must pass; ranks without exchange must have drifted apart."""
+    """Yield the checks that an `end` must have passed, by configuration and log schema."""
     for check in CHECKS if config.emulate is None else EMULATED:
         if schema < _FIRST_SCHEMA.get(check, 0):
             continue
@@ -212,8 +210,8 @@ def _demanded(config: RunConfig, schema: int) -> Iterator[str]:
 
 
 def _trainings(config: RunConfig, epochs: Sequence[Event]) -> Iterator[str]:
-    """Yield the faults of trainings: missing ones, and wrong or incomplete epochs. The last epoch
-    of a training must be the first to reach the target, or the last that was allowed.
+    """Yield faults of a run's trainings: wrong in number, or with missing or wrong epochs. A
+    training's last epoch must be the first that reaches the target, or the last that is allowed.
     """
     trainings = [list(group) for _, group in groupby(epochs, key=lambda event: event["training"])]
     if len(trainings) != (0 if config.epochs is None else config.trainings):

@@ -1,4 +1,4 @@
-"""What others take of a node's processors, from the kernel's counters."""
+"""Share of a node's processor time that other processes take, from the kernel's counters."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NOISY = 0.02
 def share_of_others(busy: int, idle: int, stolen: int, run_ticks: int) -> float:
     """Return the share of a node's clock ticks that other processes and guests of its host took.
 
-    A node counts the process that each clock tick meets; a process counts the time that it ran. So
-    threads that wake often and briefly, as Gloo's do, can add up to more than their node. Such an
-    excess must not hide stolen ticks.
+    `busy`, `idle` and `stolen` are the node's ticks, `run_ticks` those of the run's processes. The
+    kernel samples `busy` but measures `run_ticks`, which can exceed `busy` with threads that wake
+    often and briefly, such as Gloo's. Such an excess must not hide stolen ticks.
     """
     return (max(0, busy - run_ticks) + stolen) / max(1, busy + idle + stolen)
 
 
 def look(seconds: float) -> float | None:
-    """Return others' share of this machine during `seconds`; None if the kernel does not tell."""
+    """Measure others' share of this machine for `seconds`; None if /proc/stat does not tell."""
     before, ticks = node_ticks(), family_ticks(os.getpid())
     time.sleep(seconds)
     after = node_ticks()

@@ -1,4 +1,4 @@
-"""Writing a run log: one event a line, closed with digests that show a later change."""
+"""Writer of a run log: one event a line, closed with digests that show a later change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEAL = b', "sha256": "'
 
 
 def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
-    """Append one event as a line of its own, also after a torn line. Raises OSError."""
+    """Append one event as a line of its own, also after an incomplete line. Raises OSError."""
     size = os.fstat(fd).st_size
     torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
     text = json.dumps(finite({"event": event, **fields}), allow_nan=False)
@@ -35,7 +35,7 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
 
 
 def seal(before: bytes, line: bytes) -> bytes:
-    """Return `line`, an `end` or `exit`, with a digest of `before` and itself."""
+    """Return `line`, an `end` or `exit`, with a digest of itself and all bytes `before` it."""
     head = line.removesuffix(b"}\n")
     return head + _SEAL + hashlib.sha256(before + head).hexdigest().encode() + b'"}\n'
 
@@ -53,13 +53,16 @@ def finite(value: Any) -> Any:
 
 
 def is_sealed(before: bytes, line: bytes) -> bool:
-    """Return whether the digest in a line that follows the bytes `before` is right."""
+    """Return whether the digest in `line`, which follows the bytes `before`, is right."""
     head = line.rpartition(_SEAL)[0]
     return seal(before, head + b"}\n") == line.rstrip() + b"\n"
 
 
 class RunLog:
-    """Thread-safe writer of one run log. It ignores events after `end`, as a late signal's."""
+    """Thread-safe writer of a new run log; without a path nothing is written.
+
+    Events after `end` are ignored, such as a late signal's. Raises UsageError if the file exists.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
@@ -68,7 +71,7 @@ class RunLog:
         self._fd = None if path is None else _create(path)
 
     def write(self, event: str, **fields: Any) -> None:
-        """Add one event; raises OSError, with the path, if not all of it could be written."""
+        """Add one event. Raises OSError, with the log's path, if writing fails."""
         with self._lock:
             if self._ended:
                 return
@@ -78,7 +81,7 @@ class RunLog:
 
 
 def hold(fd: int) -> bool:
-    """Lock an open log until it is closed; return False if it is locked already, or cannot be."""
+    """Lock an open log until it is closed; return False if it is locked or cannot be locked."""
     try:
         import fcntl  # not on Windows, where logs are only read
 
@@ -89,7 +92,7 @@ def hold(fd: int) -> bool:
 
 
 def append_event(path: Path, event: str, **fields: Any) -> None:
-    """Add one event to an existing log, without its writer. Raises OSError."""
+    """Add one event to an existing log by its path, without its RunLog. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND)
     try:
         append(fd, path, event, fields)
