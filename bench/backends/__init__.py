@@ -1,4 +1,4 @@
-"""How gradients are exchanged, one file per framework; `load` starts the backend of a run."""
+"""Backends: each is one way to exchange gradients. `load` starts the backend of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the facts of a backend are read where there is no torch
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     """Start and return the backend of `config`; every rank must call this.
 
-    Raises UsageError if it cannot start here, WrongWorld if its ranks are not the launcher's.
+    Raises UsageError if the backend cannot start, WrongWorld if its ranks differ from the launch.
     """
     # imported here: the catalogue imports users' backends, which import their form from this room
     from bench.backends import catalogue

@@ -1,4 +1,4 @@
-"""Which gradients travel together: DDP's rule, for every backend that is given its buckets."""
+"""The division of gradients into buckets that are exchanged together, by the rule of DDP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T", bound=torch.Tensor)
 
 
 def buckets(parameters: Sequence[T], bucket_bytes: int) -> Iterator[list[T]]:
-    """Yield groups of trained parameters, last first, each closed at `bucket_bytes` or more.
+    """Yield buckets of those `parameters` that are trained, from the last parameter to the first.
 
-    The last group may be smaller. Dtypes and devices are not looked at.
+    A bucket ends once it has `bucket_bytes` or more; the last may have less. Dtypes may be mixed.
     """
     bucket: list[T] = []
     for parameter in reversed(parameters):

@@ -1,4 +1,4 @@
-"""The facts of each backend that are known without loading it, one row each."""
+"""The table of all backends, with the facts of each that are known without loading it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write t
 
 
 class Cell(NamedTuple):
-    """The parts of a cell's name; '' for a part that it lacks."""
+    """A subject of comparison: a backend and its transport, '' where no transport is named."""
 
     backend: str
     transport: str = ""  # of `single`, or where a study leaves it to the site
@@ -115,7 +115,7 @@ CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
 
 
 def _add(module: str) -> None:
-    """Add the row of a user's module; if that fails, print why and exit with status 2."""
+    """Add a user's module to CATALOGUE; if that fails, print why and exit with status 2."""
     name = module.removeprefix(USERS)
     try:
         row = importlib.import_module(module).FACTS
@@ -168,12 +168,12 @@ def parts(cell: str) -> Cell:
 
 
 def facts(cell: str) -> BackendFacts:
-    """Return the row of a cell or backend by its name. Raises KeyError for an unknown backend."""
+    """Return the facts of the backend that `cell` names. Raises KeyError for an unknown backend."""
     return CATALOGUE[parts(cell).backend]
 
 
 def takers(knob: str) -> str:
-    """Name the backends that take a knob, and in which settings: 'DDP (matched or tuned)'."""
+    """Return which backends take option `knob` with which --settings: 'DDP (matched or tuned)'."""
     return ", ".join(
         f"{row.short_label} ({' or '.join(settings)})"
         for row in CATALOGUE.values()
@@ -182,13 +182,13 @@ def takers(knob: str) -> str:
 
 
 def interface_variables() -> tuple[str, ...]:
-    """List the variables that name the network interface of a framework's Gloo."""
+    """List the environment variables that choose the network interface of a backend's Gloo."""
     names = (v for row in CATALOGUE.values() if (v := row.interface_variable))
     return tuple(dict.fromkeys(names))  # several of torch's read one
 
 
 def gloo(cell: str, versions: Mapping[str, str]) -> str:
-    """Name a cell's Gloo, as 'bundled with torch 2.13.0'; '' for another transport."""
+    """Return whose Gloo a cell uses: 'bundled with torch 2.13.0'; '' for another transport."""
     package = facts(cell).gloo_of if parts(cell).transport == "gloo" else ""
     return f"bundled with {package} {versions.get(package, '(unknown)')}" if package else ""
 
@@ -201,7 +201,7 @@ def label(cell: str) -> str:
 
 
 def look(cell: str) -> Look | None:
-    """Return how a cell is drawn; None if it has no look of its own."""
+    """Return how figures draw a cell; None if the catalogue has no look for it."""
     backend, transport = parts(cell)
     row = CATALOGUE.get(backend)
     return row.looks.get(transport or "none") if row else None

@@ -1,4 +1,4 @@
-"""PyTorch DistributedDataParallel over Gloo, NCCL, or MPI by a process group of our own."""
+"""PyTorch DistributedDataParallel over Gloo, NCCL, or MPI by the process group of mpi_group.py."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
 
 
 class Ddp(Backend):
-    """Backend of DDP: `matched` fixes the bucket size and broadcasts no buffers in a step.
+    """The backend of DDP. settings=matched fixes bucket sizes and broadcasts no buffers in a step.
 
-    Without overlap one bucket takes every gradient, and DDP reduces it when the last is ready.
-    Without exchange DDP stays in the state of its `no_sync`.
+    With overlap=off one bucket holds all gradients, and DDP reduces it when all are ready.
+    With exchange=off DDP stays in the state of its `no_sync`.
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
@@ -93,7 +93,7 @@ class Ddp(Backend):
 
 
 class DdpSession(Session):
-    """A session whose model DDP wraps: backward exchanges gradients and leaves means in place."""
+    """A session whose model DDP wraps. `backward` exchanges gradients and leaves their means."""
 
     model: DistributedDataParallel
 
@@ -109,13 +109,13 @@ class DdpSession(Session):
             dist.broadcast(buffer, 0)
 
     def exchange_bytes(self) -> list[int]:
-        """List bytes of the buckets that DDP rebuilt after its first step, in reduction order."""
+        """List each bucket's bytes in reduction order; empty until DDP has rebuilt its buckets."""
         sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
 
 
 def _average_in_float32(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-    """Average a bucket in float32; torch's own hooks for bfloat16 work over NCCL alone."""
+    """Average a bucket of bfloat16 gradients over ranks in float32, as a hook of DDP."""
     gradients = bucket.buffer()
     sent = gradients.to(torch.float32).div_(dist.get_world_size())
 

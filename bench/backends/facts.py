@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """How a cell is drawn, the same in every figure."""
+    """The colour, marker and line of a backend over a transport, the same in every figure."""
 
     colour: str
     marker: str

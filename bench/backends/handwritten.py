@@ -1,6 +1,6 @@
 """Data parallelism by hand over mpi4py: a broadcast, a hook per parameter, buckets, all-reduces.
 
-This control does a framework's work without a framework: it shows what DDP and Horovod add to MPI.
+It does a framework's work without a framework, to show what DDP and Horovod add to MPI's time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bench.train.device import Device
 
 
 class Handwritten(Backend):
-    """A backend that sends rank 0's weights to all ranks, and averages gradients in every step.
+    """A backend that copies rank 0's weights to all ranks once and averages gradients in each step.
 
-    Without overlap the same exchanges begin when backward has ended, one after the other. A bucket
-    of 0 MiB holds one parameter, as in most first implementations.
+    With overlap=off, exchanges begin after the backward pass and run one after the other. With
+    bucket_mib=0, a bucket holds one parameter, as in most first implementations.
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
@@ -65,7 +65,7 @@ class Handwritten(Backend):
 
 
 class HandwrittenSession(Session):
-    """A session that reduces buckets in one order, each when it and all before it are full."""
+    """A session that averages buckets in a fixed order, each once it and all before are ready."""
 
     def __init__(
         self, comm: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -92,7 +92,7 @@ class HandwrittenSession(Session):
             self._exchanging = True
 
     def _arrived(self, bucket: Bucket, _: torch.Tensor) -> None:
-        """Count a ready gradient, start full buckets, and call MPI, so that it makes progress."""
+        """Count a ready gradient of `bucket`, start full buckets and let MPI make progress."""
         if not self._exchanging:
             return
         bucket.missing -= 1
@@ -106,7 +106,7 @@ class HandwrittenSession(Session):
             self._next += 1
 
     def synchronize_gradients(self) -> None:
-        """Finish all exchanges. Raises RuntimeError if a required gradient is missing."""
+        """Finish exchanges. A missing gradient raises RuntimeError without --unused-parameters."""
         used = [p.grad is not None for p in self._parameters]
         if not self._finds_unused and not all(used):
             missing = f"{used.count(False)} parameters got no gradient"
@@ -131,7 +131,7 @@ class HandwrittenSession(Session):
         return [sum(p.nbytes for p in bucket.parameters) for bucket in self._buckets]
 
     def _forget_unused(self, used: Sequence[bool]) -> None:
-        """Drop gradients that no rank had: with zeros, weight decay would still move parameters."""
+        """Remove gradients of parameters that no rank `used`, or weight decay would move them."""
         used_by_any = np.array(used, np.int32)
         mpi = mpi_group.library()
         self._comm.Allreduce(mpi.IN_PLACE, used_by_any, op=mpi.MAX)

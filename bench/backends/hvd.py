@@ -1,4 +1,4 @@
-"""Horovod over MPI, its own Gloo or NCCL; no other file deals with its optimiser's traps."""
+"""Horovod over MPI, NCCL or its own Gloo; only this file deals with its wrapped optimiser."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Context = tuple[torch.dtype, list[int] | None]
 
 
 class Horovod(Backend):
-    """Backend of Horovod: `shipped` keeps its fusion, `matched` exchanges DDP's buckets one by one.
+    """The backend of Horovod, with its own fusion (settings=shipped) or DDP's buckets (matched).
 
-    Without overlap one group takes every gradient, and Horovod reduces it when the last is ready.
-    Without exchange the optimiser is not wrapped, but Horovod's own thread still runs.
+    With overlap=off one group holds all gradients, and Horovod reduces it when all are ready.
+    With exchange=off the optimiser is not wrapped, but Horovod's own thread still runs.
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
@@ -63,7 +63,7 @@ class Horovod(Backend):
 
 
 class HorovodSession(Session):
-    """A session whose optimiser Horovod wraps; hooks start exchanges inside `backward`."""
+    """A session whose optimiser Horovod wraps. Horovod's hooks start exchanges in `backward`."""
 
     def __init__(
         self, hvd: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -93,7 +93,7 @@ class HorovodSession(Session):
         self._wait = wrapped.synchronize
 
     def synchronize_gradients(self) -> None:
-        """Wait until all exchanges end; to clip or unscale any earlier would race with them."""
+        """Wait until all exchanges have ended; only then may gradients be clipped."""
         idle = self._unused_everywhere() if self._finds_unused else []
         self._wait()
         for parameter in idle:  # Horovod's zeros would let weight decay and momentum move it
@@ -107,25 +107,25 @@ class HorovodSession(Session):
         broadcast(dict(self.model.named_buffers()), self._hvd)
 
     def exchange_bytes(self) -> list[int]:
-        """List each bucket's bytes; empty as shipped, where Horovod fuses as it goes."""
+        """List each bucket's bytes; empty if Horovod chooses at run time what to fuse."""
         return [sum(p.nbytes for p in bucket) for bucket in self._buckets]
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
-        """Return parameters to which no rank gave a gradient, after an exchange such as DDP's."""
+        """Return the parameters to which no rank gave a gradient. All ranks must call this."""
         used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")
         return [p for p, by_any in zip(self._parameters, used.tolist(), strict=True) if not by_any]
 
 
 class Wire:
-    """A compressor that makes gradients contiguous and of a type that Horovod can add."""
+    """A compressor for Horovod that makes gradients contiguous and sends bfloat16 as float32."""
 
     def __init__(self, config: RunConfig) -> None:
         # bfloat16 gradients travel as float32: exact, twice the bytes, and as in the DDP backend
         self._dtype = torch.float32 if config.precision == "bf16" else None
 
     def compress(self, tensor: torch.Tensor) -> tuple[torch.Tensor, _Context]:
-        """Return `tensor` made contiguous and of a type to send, and its own type and order."""
+        """Return `tensor` as it is sent, and what `decompress` needs to restore type and layout."""
         order, sent = None, tensor
         if not tensor.is_contiguous():
             # dimensions from slowest to fastest in memory: [0, 2, 3, 1] for channels_last

@@ -1,4 +1,4 @@
-"""Horovod's start without horovodrun: its variables, its controller, its rendezvous."""
+"""The start of Horovod without horovodrun: environment variables, controller, rendezvous."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ ONE_EXCHANGE_MIB = 1024  # of a buffer that a host gives page by page; a GPU giv
 
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
-    """Start Horovod; return its module, and a server to stop later or None. Raises UsageError."""
+    """Start Horovod; return horovod.torch, and a rendezvous server to `stop` at the end or None.
+
+    Raises UsageError without a fitting Horovod, WrongWorld if its rank or size is not the launch's.
+    """
     os.environ.update(_environment(config))
     try:
         import horovod.torch as hvd
@@ -46,7 +49,7 @@ def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
 
 
 def _environment(config: RunConfig) -> dict[str, str]:
-    """Return Horovod's variables. Controller and operations always agree: a mismatch crashes."""
+    """Return Horovod's variables, with one transport for its controller and its CPU operations."""
     # NCCL is fixed when Horovod is built; its controller and scalars go over Gloo then, as DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
@@ -85,7 +88,7 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
 
 def require_interface_taken(iface: str, host_iface: str) -> None:
-    """Raise UsageError if `iface` is set and gradients would take another interface.
+    """Raise UsageError if `iface` is set, but gradients would use `host_iface`, another interface.
 
     Horovod 0.28 gives Gloo an empty interface name for gradients (gloo_iface_ in
     GlooContext::InitializeForProcessSet). Gloo then takes the address of the host's name.
@@ -97,7 +100,7 @@ def require_interface_taken(iface: str, host_iface: str) -> None:
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
-    """Return horovodrun's variables, from all ranks' `hosts` and rank 0's `address` (host:port)."""
+    """Return horovodrun's variables, from ranks' `hosts` and its server's `address` (host:port)."""
     rank_host, host_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
     # the cross communicator of local rank l joins the hosts with more than l ranks
     crossing = [host for host in host_order if hosts.count(host) > launch.local_rank]

@@ -1,8 +1,8 @@
 """A torch.distributed process group over mpi4py, as PyTorch's stock wheel is built without MPI.
 
-Collectives are queued and one thread runs them in order as blocking MPI calls: DDP launches its
-buckets in the same order on every rank, so first-in-first-out needs no negotiation. mpi4py releases
-the interpreter lock inside MPI, so the exchange overlaps the backward pass.
+Collectives are queued, and one thread runs them in order as blocking MPI calls. DDP launches its
+buckets in the same order on every rank, so the ranks need not negotiate. mpi4py releases the
+interpreter lock inside MPI, so the exchange overlaps the backward pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "mpi4py"
 
 
 def init(config: RunConfig, launch: Launch) -> None:
-    """Make MPI the default process group of torch.distributed; raises as `world` does."""
+    """Make MPI the default process group of torch.distributed. Raises what `world` raises."""
     comm = world(config, launch)
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(NAME, MpiGroup, extended_api=True, devices=["cpu"])
@@ -35,7 +35,7 @@ def init(config: RunConfig, launch: Launch) -> None:
 
 
 def world(config: RunConfig, launch: Launch) -> Any:
-    """Return COMM_WORLD. Raises WrongWorld, or UsageError without MPI or for unequal configs."""
+    """Return COMM_WORLD. Raises UsageError without MPI, for a wrong size or for unequal configs."""
     comm = library().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     if problem := disagreement(comm.allgather(shared_fields(config))):
@@ -63,7 +63,7 @@ def library() -> Any:
 
 
 class MpiGroup(dist.ProcessGroup):
-    """The collectives that DDP and the loop use; torch raises 'not implemented' for any other."""
+    """A process group with the collectives that DDP and the training loop use, and no others."""
 
     def __init__(self, options: Any, _: Any) -> None:
         super().__init__(options.group_rank, options.group_size)  # type: ignore[call-arg]  # the stub knows the other constructor only

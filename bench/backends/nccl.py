@@ -1,4 +1,4 @@
-"""The NCCL that runs: its library, its version, and its transport to the other ranks."""
+"""Backends over NCCL, and the library, version and transports of the NCCL that a run uses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _FLOATS = (1, 2**22)  # NCCL connects for an algorithm when a size first asks fo
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
-    """Start and return a backend over NCCL, connected as for gradients, with its NCCL recorded."""
+    """Start and return the backend of `config` over NCCL. All ranks must call this.
+
+    Two all-reduces make NCCL connect. The backend's `versions` and `files` then record its NCCL.
+    """
     import torch
 
     with listening(os.environ) as info:
@@ -60,10 +63,10 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
 @contextmanager
 def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
-    """Yield the path to which an NCCL that starts inside the block writes its connections.
+    """Yield the path of a file to which an NCCL that starts in the block writes its connections.
 
-    NCCL reads its variables once, so the user's own are restored afterwards, for the log. Every run
-    over NCCL does the same. If the user has set NCCL_DEBUG, it stays and there is no such file.
+    `env` has NCCL's debug variables in the block, and the user's again after it. If the user has
+    set NCCL_DEBUG, it stays and NCCL writes no such file. The file is deleted after the block.
     """
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
         info, before = Path(folder, "info"), dict(env)
@@ -78,19 +81,19 @@ def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
 
 
 def transports(lines: Iterable[str]) -> set[str]:
-    """Return a rank's transports by NCCL's own lines, such as {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
+    """Return the transports in lines of NCCL's log, such as {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
 
-    Devices and ranks are left out. Return {NOT_RECORDED} if no line names a transport.
+    Device and rank numbers are left out. Return {NOT_RECORDED} if no line names a transport.
     """
     connections = {match[1] for line in lines if (match := _CONNECTION.search(line))}
     return {_OF_ONE_RANK.sub("", connection) for connection in connections} or {NOT_RECORDED}
 
 
 def library(inside: str = "") -> tuple[str, str, str]:
-    """Return path, version and SHA-256 of the file of the NCCL that a framework calls here.
+    """Return the path, version and SHA-256 of the library whose NCCL a framework calls.
 
-    The search order is the framework's library, whose name begins with `inside`, an NCCL library,
-    then torch's library. Raises UsageError if several NCCL libraries, or no NCCL, are loaded.
+    The search order is the framework's library (its name begins with `inside`), libnccl.so, then
+    torch's library. Raises UsageError if several libnccl.so, or no NCCL, are loaded.
     """
     maps = _MAPS.read_text()
     shared = mapped(_SHARED, maps)

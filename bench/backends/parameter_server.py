@@ -1,9 +1,9 @@
-"""A parameter server over mpi4py: a thread of each rank is the server of its share of the keys.
+"""A parameter server over mpi4py: each rank is a worker, and one of its threads serves some keys.
 
-A key is a bucket of parameters. A worker pushes a key's gradient with its learning rate, and one
-answer comes back: the mean of all workers' gradients (mode=sync), or the parameters after this
-gradient was applied (mode=async; Dean et al. 2012, Large scale distributed deep networks). Hooks
-and buckets are those of hand-written data parallelism; only a full bucket's destination differs.
+A key is a bucket of parameters. A worker pushes a key's gradient and learning rate, and gets one
+answer. With mode=sync this is the mean of all workers' gradients. With mode=async it is the
+parameters after the gradient was applied (Dean et al. 2012, Large scale distributed deep
+networks). Hooks and buckets are those of handwritten.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POLL_S = 5e-5  # waiting servers sleep, so that workers have the cores
 
 @dataclass
 class HeldKey:
-    """One key on its server."""
+    """A key, which is a bucket of parameters, as its server holds it."""
 
     parameter: torch.nn.Parameter  # a vector
     optimizer: torch.optim.Optimizer
@@ -38,10 +38,10 @@ class HeldKey:
 
 
 class Server(threading.Thread):
-    """This rank's server, from its start until `stop`; all ranks must make and stop theirs.
+    """The thread that serves this rank's keys. All ranks must create and stop theirs together.
 
-    Workers send over `requests` and receive over `answers`, so no server receives an answer. The
-    number of a key is the tag of its messages.
+    Workers send over the communicator `requests` and receive over `answers`. The number of a key
+    is the tag of its messages.
     """
 
     def __init__(self, workers: Any, asynchronous: bool) -> None:
@@ -53,7 +53,7 @@ class Server(threading.Thread):
         self._under_way: list[tuple[Any, torch.Tensor]] = []  # answers, and what they send
 
     def hold(self, keys: Iterable[Key], options: Mapping[str, Any]) -> None:
-        """Hold `keys` instead of any earlier keys; no worker may have pushed yet.
+        """Hold `keys` instead of any earlier keys; call this before any worker pushes.
 
         `options` are those of torch.optim.SGD, without the learning rate.
         """
@@ -105,14 +105,14 @@ class Server(threading.Thread):
             self._send(number, range(self._workers), total)
 
     def _send(self, number: int, workers: Iterable[int], values: torch.Tensor) -> None:
-        """Start to send `values`, which must not change until the workers have them."""
+        """Start to send `values` to `workers`; do not change `values` until all have received."""
         for worker in workers:
             sent = self.answers.Isend(values.numpy(), dest=worker, tag=number)
             self._under_way.append((sent, values))
 
 
 class ParameterServer(Handwritten):
-    """A backend whose ranks all train, while a thread of each rank serves its share of the keys."""
+    """A backend whose ranks all train, while a thread of each serves its share of parameters."""
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         super().__init__(config, launch, device)
@@ -135,8 +135,8 @@ class ParameterServer(Handwritten):
 
 
 class ServedSession(HandwrittenSession):
-    """A session that pushes full keys. With mode=sync, means come back and every worker steps.
-    With mode=async, the servers step and send back parameters that other workers moved as well.
+    """A session that pushes keys to their servers. With mode=sync, mean gradients come back.
+    With mode=async, the servers make the updates, and updated parameters come back.
     """
 
     _buckets: Sequence[Key]
@@ -174,7 +174,7 @@ class ServedSession(HandwrittenSession):
             key.set_parameters()
 
     def sync_buffers(self) -> None:
-        """Copy rank 0's buffers; with mode=async fetch the servers' parameters after all pushes."""
+        """Copy rank 0's buffers; with mode=async, first fetch the servers' latest parameters."""
         if self._server.asynchronous:
             self._comm.Barrier()
             for key in self._buckets:
@@ -184,7 +184,7 @@ class ServedSession(HandwrittenSession):
 
 
 class Key(Bucket):
-    """A bucket that the server of rank `holder` holds; `settings` have the learning rate."""
+    """A bucket that rank `holder` serves as key `number`; settings['lr'] is the learning rate."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Key(Bucket):
         self._under_way: list[Any] = []
 
     def start(self, workers: Any) -> None:
-        """Push the gradient, divided by the number of workers, without waiting."""
+        """Push gradients, divided by the number of workers, and learning rate, without waiting."""
         self.fill(workers.Get_size())
         self.push[:-1].copy_(self.flat)
         self.push[-1] = self._settings["lr"]
@@ -214,13 +214,13 @@ class Key(Bucket):
         self._under_way[0].Testall(self._under_way)
 
     def finish(self) -> None:
-        """Wait for the answer; copy means into the gradients, but leave parameters to `step`."""
+        """Wait for the answer; with mode=sync, copy the means into the gradients."""
         self._under_way[0].Waitall(self._under_way)
         if not self._server.asynchronous:
             self.hand_out()
 
     def pull(self) -> None:
-        """Fetch the server's present parameters."""
+        """Fetch the server's present parameters, for `set_parameters`."""
         self._server.requests.Send(np.empty(0, np.uint8), self.holder, self.number)
         self._server.answers.Recv(self.flat.numpy(), self.holder, self.number)
 
@@ -232,7 +232,7 @@ class Key(Bucket):
 
 
 def spread(sizes: Sequence[int], servers: int) -> list[int]:
-    """Return each key's server: the largest key first, each to the server that holds least."""
+    """Return each key's server. Keys go, largest first, to the server that holds least so far."""
     load, holder = [0] * servers, [0] * len(sizes)
     for key in sorted(range(len(sizes)), key=lambda key: (-sizes[key], key)):
         holder[key] = min(range(servers), key=lambda server: (load[server], server))

@@ -1,6 +1,6 @@
-"""What a backend is: how gradients are exchanged, and nothing else.
+"""The base classes of backends. A backend exchanges gradients, and does nothing else.
 
-It chooses no learning rate, batch size, precision or data order; it neither logs nor times.
+It chooses no learning rate, batch size, precision or data order. It neither logs nor times.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Session:
         self.model, self.optimizer = model, optimizer
 
     def no_sync(self) -> AbstractContextManager[object]:
-        """Return a context that holds back the exchange, for all micro-batches but a step's last.
+        """Return a context without exchange, for all micro-batches of a step but the last.
 
-        It contains forward and backward passes, as DDP decides in the forward pass.
+        The forward pass must run inside it as well, as DDP decides there whether to exchange.
         """
         return nullcontext()
 
@@ -36,7 +36,7 @@ class Session:
         loss.backward()
 
     def synchronize_gradients(self) -> None:
-        """Finish the exchange. Gradients are then means over ranks (mode=sync), ready to clip."""
+        """Finish the exchange. With mode=sync, gradients then are means over ranks, unclipped."""
 
     def step(self) -> None:
         """Make one optimiser update from the gradients as they stand."""
@@ -55,18 +55,18 @@ class Session:
         """Copy rank 0's buffers, such as BatchNorm's, to every rank; call it before evaluation."""
 
     def exchange_bytes(self) -> list[int]:
-        """List bytes of each gradient exchange; empty where the framework decides as it goes."""
+        """List the bytes of each exchange in a step; empty if no exchange has a known size."""
         return []
 
 
 class Backend:
-    """How a run's ranks exchange; this base class is one process, every comparison's baseline.
+    """A way for ranks to exchange gradients. This base class is `single`, for one process.
 
     Every method is called by all ranks, in the same order.
     """
 
     def __init_subclass__(cls) -> None:
-        """Raise TypeError if a subclass lacks a method: this class's methods exchange nothing."""
+        """Raise TypeError unless a subclass overrides all methods that have to exchange."""
         for name in ("wrap", "reduce_scalar", "gather", "barrier", "close"):
             if getattr(cls, name) is getattr(Backend, name):
                 raise TypeError(f"{cls.__name__} has no {name} of its own")
@@ -87,7 +87,7 @@ class Backend:
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Sum a float32 tensor over ranks in place, by the call that exchanges gradients. Only
-        backends whose facts say `all_reduces` need this method.
+        backends with `all_reduces` in their BackendFacts need this method.
         """
 
     def gather(self, value: Any) -> list[Any]:
@@ -95,7 +95,7 @@ class Backend:
         return [value]
 
     def barrier(self) -> None:
-        """Return once every rank has called."""
+        """Wait until every rank has called this."""
 
     def close(self) -> None:
         """Leave the process group, as the last call; every session must be deleted before."""

@@ -1,4 +1,4 @@
-"""The data set by its name, this rank's batches of it, and what the run log says of them."""
+"""The data set of a run, each rank's batches of it, and the run log's description of both."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load_images(config: RunConfig) -> Images:
 
 
 def load_held_out(config: RunConfig, images: Images) -> Images:
-    """Load the samples that judge a training of `images`, not augmented here. Raises UsageError."""
+    """Return samples to test a training on `images`. Raises UsageError if missing or unfit."""
     if ":" not in config.dataset:
         return _load(config, held_out=True)
     from bench.data import custom
@@ -74,7 +74,7 @@ def _load(config: RunConfig, held_out: bool = False) -> Images:
 
 
 class _Loaded(Dataset[Batch | UsageError]):
-    """A data set that returns a UsageError, since a loading process would add its traceback."""
+    """A data set that returns a UsageError instead of raising it in a data-loading process."""
 
     def __init__(self, images: Images) -> None:
         self._images = images
@@ -92,10 +92,10 @@ def batches(
     images: Images,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[Batch]:
-    """Return this rank's batches, without end; all ranks' batches of a step are the global batch.
+    """Return an endless iterator of this rank's batches, its shares of each step's global batch.
 
-    With preprocessing=outside, return the batches of the run's steps alone, make all beforehand and
-    call `on_batch` after each. A user's mistake in a sample raises UsageError.
+    With preprocessing=outside, the iterator ends after the run's steps. All batches are then loaded
+    before the return, with a call of `on_batch` after each. A faulty sample raises UsageError.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -133,8 +133,8 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
 def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
     """Yield the sample indices of each of this rank's batches, without end.
 
-    Indices are a function of the seed, for all backends. With sharding=fixed a rank keeps its part
-    of the samples for all epochs. Parts are disjoint, and their sizes differ by at most one.
+    Indices depend on the seed, not on the backend. With sharding=fixed a rank keeps its part of
+    the samples for all epochs. Parts are disjoint, and their sizes differ by at most one.
     """
     share, per_epoch = config.samples_per_rank, (samples or 0) // config.samples_per_step
     if config.sharding == "fixed":
@@ -155,7 +155,7 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Yield each step's global batch of sample indices, without end, alike for any world size.
+    """Yield each step's sample indices, of all ranks together, without end.
 
     An epoch is a permutation drawn from (seed, epoch), without the last samples if they fill no
     step. An endless set, whose `samples` is None, is taken in order.
@@ -170,7 +170,7 @@ def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Itera
 
 
 def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
-    """Describe the data for the run log, with the remainder that each epoch drops."""
+    """Return facts of the data for the run log, such as the samples that each epoch drops."""
     samples, step, sharding = images.samples, config.samples_per_step, _SHARDING[config.sharding]
     sharding = "endless: no sample is seen twice" if samples is None else sharding
     if config.preprocessing == "resident":

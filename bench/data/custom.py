@@ -1,4 +1,4 @@
-"""Batches of a map-style data set, such as the user's package.module:factory(config)."""
+"""Batches of a map-style data set, such as one of the user's package.module:factory(config)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ with suppress(UsageError):
 
 
 class Own(Dataset[Batch]):
-    """A map-style data set, as batches.
+    """Batches of a map-style data set. Raises UsageError if the set or its first sample is unfit.
 
     Random numbers for sample i are seeded by (seed, epoch, i), so its transforms are reproducible.
     """
@@ -50,7 +50,7 @@ class Own(Dataset[Batch]):
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
     def held_out(self) -> Own:
-        """Return the user's `held_out`, by which trainings are judged. Raises UsageError."""
+        """Return the `held_out` set that tests trainings. Raises UsageError if missing or unfit."""
         dataset: Any = getattr(self._dataset, "held_out", None)
         if dataset is None:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
@@ -86,7 +86,7 @@ class Own(Dataset[Batch]):
 
 
 def _tried(config: RunConfig, dataset: Any, failed: str) -> Own:
-    """Return the data set as batches. Raises UsageError; OwnCodeError if the user's code fails."""
+    """Return batches of `dataset`. Raises UsageError if unfit, OwnCodeError if its code fails."""
     try:
         return Own(config, dataset)
     except UsageError:

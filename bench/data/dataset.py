@@ -1,4 +1,4 @@
-"""What a data set is to the loop, data sets that need no folder, and the import of torchvision."""
+"""The interface of data sets, the sets that need no folder, and the import of torchvision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Indices(list[int]):
 
 
 class Images(Protocol):
-    """A data set: `classes`, `samples` (None if endless) and batches by sample index."""
+    """A data set: the number of `classes`, of `samples` (None if endless), and batches by index."""
 
     @property
     def classes(self) -> int: ...
@@ -39,12 +39,12 @@ class Images(Protocol):
     def samples(self) -> int | None: ...
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Load images [n, 3, size, size] and int64 labels [n]; epoch 0 for a plain list."""
+        """Load images [n, 3, size, size] and int64 labels [n]; a plain list means epoch 0."""
         ...
 
 
 def image_dtype(config: RunConfig) -> torch.dtype:
-    """Choose the type of loaded images: float64 or float32, which the loop may narrow."""
+    """Return the type of loaded images, float64 or float32; the loop may make them bfloat16."""
     return torch.float64 if config.precision == "float64" else torch.float32
 
 
@@ -56,8 +56,8 @@ def sample_seed(seed: int, epoch: int, index: int) -> int:
 def import_torchvision() -> ModuleType:
     """Import torchvision. Raises UsageError if it is not installed.
 
-    PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension is missing, and
-    the import fails because two operators were never declared. Declaring them is enough here.
+    PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension does not load,
+    and the import would fail, as two operators are not declared. This function declares them.
     """
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
@@ -100,10 +100,10 @@ class Synthetic(Dataset[Batch]):
 
 
 class Generated(Dataset[Batch]):
-    """Learnable grey images of any size: points around 32 centres, one for each class.
+    """Learnable grey images of any size: each is one of 32 centres, its class's, plus noise.
 
-    10,000 are trained on, as in the exercises that the MLP is from, and 2,000 are held out. Sample
-    i is a function of the seed and i alone.
+    10,000 are for training, as in the exercises that --model mlp is from; 2,000 are held out.
+    Sample i is a function of the seed and i alone.
     """
 
     classes = 32

@@ -1,4 +1,4 @@
-"""Data sets on disk, read by torchvision: SVHN and CIFAR whole, image folders as needed.
+"""Data sets on disk, read by torchvision: SVHN and CIFAR at once, image folders file by file.
 
 Their augmentation is a function of seed, epoch and sample alone.
 """
@@ -27,7 +27,7 @@ _TORCHVISION = import_torchvision()
 
 
 class Arrays(Dataset[Batch]):
-    """Published 32 x 32 images in memory, uint8 [n, 3, 32, 32]; their batches are floats."""
+    """SVHN or CIFAR in memory: `pixels` uint8 [n, 3, 32, 32], and batches as normalised floats."""
 
     def __init__(self, config: RunConfig, published: Any, augmented: bool) -> None:
         if config.dataset == "svhn":
@@ -61,14 +61,14 @@ def _normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> tor
 
 @lru_cache(maxsize=1)
 def epoch_crops(seed: int, epoch: int, samples: int, flips: bool) -> Pixels:
-    """Draw an epoch's crops, [samples, 3]: first row, first column, and 1 to mirror."""
+    """Draw an epoch's crops, [samples, 3]: first row, first column, and 1 to mirror, else 0."""
     ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if flips else 1]
     random = np.random.default_rng([KEY, seed, epoch])
     return random.integers(ends, size=(samples, 3), dtype=np.uint8)
 
 
 def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
-    """Pad images [n, 3, h, w] with black; return each cropped and mirrored as its row says."""
+    """Pad images [n, 3, h, w] with black; crop and mirror each by its row of `epoch_crops`."""
     height, width = pixels.shape[2:]
     padded = np.pad(pixels, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
     # all crops, none copied yet
@@ -81,9 +81,9 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
 
 
 def image_folder(config: RunConfig, folder: Path, augmented: bool) -> Own:
-    """Return a folder of image files per class, like ImageNet's train/, decoded at each access.
+    """Return images from `folder`, which has a folder of files per class, like ImageNet's train/.
 
-    Raises UsageError if `folder` is no such folder.
+    Files are decoded at each access. Raises UsageError if `folder` is no such folder.
     """
     transforms, size, facts = _TORCHVISION.transforms, config.image_size, ON_DISK["imagefolder"]
     if augmented:
@@ -126,7 +126,7 @@ def _decode(path: str) -> Image.Image:
 
 
 def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
-    """Load the data set in config.data_dir, or the part of it that trainings are judged by.
+    """Load the data set in config.data_dir, or with `held_out` the samples that test trainings.
 
     Raises UsageError if files are missing, not as published or unfit.
     """
@@ -153,8 +153,7 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
 def _published(config: RunConfig, folder: Path, held_out: bool) -> Any:
     """Read a published data set from `folder`. Raises UsageError if files are missing or changed.
 
-    torchvision opens a file only if its checksum is the published one, so no stranger's pickle is
-    run.
+    torchvision opens only files with the published checksum, so no stranger's pickle is run.
     """
     name, part = config.dataset, "test" if held_out else "train"
     source = getattr(_TORCHVISION.datasets, name.upper())

@@ -1,4 +1,4 @@
-"""What may watch a step: the loop tells an observer how far it is, and nothing is patched."""
+"""Observers, which the training loop calls at points of each step, so that nothing is patched."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """A watcher of steps that notes nothing; override its methods, whose time is part of a step."""
+    """A base class that observes nothing. The time of overridden methods is part of a step."""
 
     def session_ready(self, session: Session) -> None:
-        """Take the session that the loop has made; no step was taken yet."""
+        """Take the loop's session, before the first step."""
 
     def step_begin(self, step: int) -> None:
-        """Note a step's start, before its batch is asked for; `step` counts from 0 with warm-up."""
+        """Record the start of `step` (from 0, warm-up included), before its batch is loaded."""
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
-        """Record that the batch is on the device, and no gradient of the step before is left."""
+        """Record that the batch is on the device and the last step's gradients are gone."""
 
     def forward_done(self) -> None:
-        """Record that the loss of a micro-batch is there."""
+        """Record that the loss of a micro-batch is computed."""
 
     def backward_done(self) -> None:
         """Record that a micro-batch's backward pass has returned; the exchange may still go on."""
 
     def gradients_ready(self) -> None:
-        """Mark the exchange, if any, as over; no gradient is clipped yet."""
+        """Record that the exchange, if any, is over; gradients are not clipped yet."""
 
     def step_end(self) -> None:
         """Record that the parameters are updated."""
 
     def take(self) -> dict[str, list[float]]:
-        """Return lists by name, for the log, with a number for each step since the last call."""
+        """Return lists for the log by name, with a number for each step since the last call."""
         return {}
 
 
 class Observers(Observer):
-    """Several observers of one step, called in their order."""
+    """Several observers of one step, called in the given order."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
@@ -62,7 +62,7 @@ def _call_each(calls: Sequence[Callable[..., None]], *args: object) -> None:
 
 
 class Sleep(Observer):
-    """A known slowdown, to show that a study finds it: a sleep at the start of every step."""
+    """An observer that sleeps at the start of every step, a slowdown that a study must find."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

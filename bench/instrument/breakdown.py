@@ -1,4 +1,4 @@
-"""Where the time of a step goes: marks set by the same code for every backend."""
+"""The division of a step's time into parts, by the same code for every backend."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Breakdown(Observer):
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch, micro_batches: int) -> None:
-        """Watch `network` before it is wrapped: its gradients must be seen before any exchange."""
+        """Watch the gradients of `network`; call this before a backend wraps it."""
         self._watch, self._marks = watch, _OTHERS + 2 * micro_batches
         for parameter in network.parameters():
             if parameter.requires_grad:

@@ -1,4 +1,4 @@
-"""Emulated compute: passes that sleep as recorded, and hand real gradients to the framework."""
+"""Emulated compute: passes that sleep as long as recorded, and yield real gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUNDED, _EXACT = 2e-2, 1e-4
 
 
 def weight(rank: int, ranks: int) -> float:
-    """Return the factor that tells a rank's gradients from others': ((rank + 1) / ranks) ** 2."""
+    """Return the factor of a rank's gradients, different on each: ((rank + 1) / ranks) ** 2."""
     return float((rank + 1) / ranks) ** 2
 
 
@@ -29,13 +29,13 @@ def mean_weight(ranks: int) -> float:
 
 
 def size(index: int, step: int) -> int:
-    """Return the value that `step` writes into gradient `index`, before the factor `weight`."""
+    """Return the value, without the factor `weight`, that `step` writes into gradient `index`."""
     return 1 + (5 * index + step) % 7
 
 
 class Emulation(Observer):
-    """A stand-in for a run's model, which sleeps in its passes, and a check of exchanged gradients.
-    Raises UsageError for a timeline of another model, RuntimeError for a wrong mean over ranks.
+    """An observer that checks exchanged gradients of its `model`, which sleeps in its passes.
+    Raises UsageError for a timeline of another model, RuntimeError if a gradient is not the mean.
     """
 
     def __init__(self, network: torch.nn.Module, config: RunConfig, rank: int) -> None:
@@ -77,8 +77,8 @@ class Emulation(Observer):
         self._step = step
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Sleep, and return scores [images, 1] that lead back to every parameter in recorded order.
-        They are of one class, whose loss costs no time: the recorded time includes the loss.
+        """Sleep, and return scores [images, 1]; backward gives each gradient at its recorded time.
+        With one class the loss takes no time, as the recorded times include that of the real loss.
         """
         began = time.perf_counter()
         link: Any = _Give.apply
@@ -89,7 +89,7 @@ class Emulation(Observer):
         return chain.expand(len(images), 1)
 
     def _give(self, index: int) -> torch.Tensor:
-        """Give one gradient at its time; autograd calls this in the order of the timeline."""
+        """Return gradient `index` at its recorded time; autograd calls this in recorded order."""
         if index == 0:
             self._began = time.perf_counter()
         gradient = self._gradients[index]
@@ -138,8 +138,8 @@ class _Sleeper(torch.nn.Module):
 
 
 class _Give(torch.autograd.Function):
-    """A link of a chain, whose backward pass calls `give` for the gradient of `leaf`. Autograd then
-    hands this gradient over, as any other, before it goes to the next link.
+    """A function that returns `chain`. Its backward pass calls `give` for the gradient of `leaf`.
+    Autograd accumulates this gradient, and only then goes back along `chain`.
     """
 
     @staticmethod
@@ -160,7 +160,7 @@ def _row(tensor: torch.Tensor, step: int) -> torch.Tensor:
 
 
 def _sleep_until(moment: float) -> None:
-    """Sleep until a moment of the clock, so that one sleep's overshoot shortens the next."""
+    """Sleep until a `moment` of time.perf_counter, so that oversleep does not add up over calls."""
     if (remaining := moment - time.perf_counter()) > 0:
         time.sleep(remaining)
 

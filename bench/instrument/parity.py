@@ -1,6 +1,6 @@
-"""Parity: the gradients that a step exchanged, against the mean of those each rank computes alone.
+"""Parity: whether the gradients that a step exchanged are the mean of what ranks compute alone.
 
-A rank's own gradients are those of stand-ins for the network's parameters, so no framework's hook
+A rank computes its own gradients for copies of the network's parameters, so no framework's hook
 sees them. The ranks gather these gradients as objects, not by the exchange that is checked.
 """
 
@@ -50,11 +50,11 @@ def own_gradients(
     labels: torch.Tensor,
     classes: int | None = None,
 ) -> Gradients:
-    """Compute the gradients of one shard alone, from images [n, 3, size, size] and labels [n].
+    """Compute the gradients of one rank's batch alone: images [n, 3, size, size] and labels [n].
 
-    The pass leaves no trace: the modules hold copies then, whose parameters keep the user's hooks,
-    and afterwards random numbers are set back. A parameter that the pass froze or left out has the
-    gradient None. With `classes`, raises UsageError for wrong scores or labels.
+    The pass runs on copies of all that modules hold, with the user's hooks. It leaves modules and
+    random numbers as they were. A parameter that the pass froze or did not use has the gradient
+    None. With `classes`, raises UsageError for wrong scores or labels.
     """
     copies: dict[int, Any] = {id(module): module for module in network.modules()}
     pairs, trained = list[tuple[torch.Tensor, torch.Tensor]](), list[torch.Tensor]()
@@ -113,8 +113,8 @@ def _recomputes(loss: torch.Tensor) -> bool:
 
 
 def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Add the gradients of a stand-in and of its parameter, each of `pairs`, to the stand-in. The
-    parameter has a gradient if the model's code also holds it outside the copies.
+    """Add to each stand-in's `grad` the gradients of `loss` by it and by its parameter in `pairs`.
+    A parameter has a gradient if the model's code holds it outside the modules.
     """
     trained = [(pair[0], p) for pair in pairs for p in pair if p.requires_grad]
     gradients = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
@@ -124,7 +124,7 @@ def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]])
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:
-    """Average gradients over shards in order, None as 0; bfloat16 is summed in float32."""
+    """Average each gradient over shards, None as 0, bfloat16 in float32; None if all are None."""
     means: Gradients = []
     for gradients in zip(*shards, strict=True):
         used = [g for g in gradients if g is not None]  # some shards may not have the parameter
@@ -136,7 +136,7 @@ def mean(shards: Sequence[Gradients]) -> Gradients:
 def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> list[float]:
     """Return max|gradient - expected| / max(max|expected|, floor) of each tensor; 0 where equal.
 
-    A ratio is infinite for a NaN in only one tensor, for x / 0, and for None beside a nonzero one.
+    A ratio is infinite for NaN in one tensor alone, for x / 0, or for None beside a nonzero tensor.
     """
     ratios = []
     for gradient, mean_of_ranks in zip(gradients, expected, strict=True):
@@ -154,21 +154,21 @@ def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> l
 
 
 def largest(gradients: Gradients) -> float:
-    """Find the largest finite |gradient| of all tensors; 0 where there is none."""
+    """Return the largest finite |element| of all gradients; 0 if there is no such element."""
     filled = [g.double().abs() for g in gradients if g is not None and g.numel()]
     return max((g.nan_to_num(0.0, 0.0).max().item() for g in filled), default=0.0)
 
 
 def tolerances(config: RunConfig) -> tuple[float, float]:
-    """Return two relative differences: what another order of summation explains, and the most that
-    rounding explains, beyond which nothing is proven.
+    """Return two relative differences: one that another order of summation explains, and the most
+    that rounding explains. A rank whose noise exceeds the second proves nothing.
     """
     return _TOLERANCES[config.precision]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepParity:
-    """Parity of one checked step; differences and noise are those of `tensor`, the worst tensor."""
+    """The parity of one checked step. Difference, limit and noise are those of the worst tensor."""
 
     step: int = 0
     elements: int = 0  # compared on every rank
@@ -192,9 +192,9 @@ def judge(
     differences: Sequence[float],
     noises: Sequence[float],
 ) -> StepParity:
-    """Judge each tensor by its relative difference from the mean and own noise, both [tensors].
+    """Judge tensors by `differences` from the mean and `noises` of repeated passes, both [tensors].
 
-    If the largest noise exceeds the limit, tensors with noise are not proven.
+    If the largest noise exceeds the second of `tolerances`, tensors with noise are not proven.
     """
     rounding, limit = tolerances(config)
     worst_noise = max(noises)
@@ -220,7 +220,7 @@ def judge(
 
 
 def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Write a warning about the tensors that `steps`, a log's `parity`, call not proven."""
+    """Return a warning about the tensors not proven in `steps`, the list `parity` of a log."""
     names = list(dict.fromkeys(name for step in steps for name in step["not_proven"]))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return (
@@ -230,8 +230,8 @@ def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Parity(Observer):
-    """A check of `steps`. In each, every rank computes its own gradients three times; what the
-    last two differ by from the first is its own noise.
+    """A check of gradients in `steps`. In each step a rank computes its own gradients three times.
+    The largest difference of the last two from the first is the rank's noise.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Parity(Observer):
 
     @property
     def holds(self) -> bool | None:
-        """Whether all `steps` were checked and agree; None if unproven steps are the only fault."""
+        """Whether all `steps` were checked and agree; None if none differs, but one is unproven."""
         if len(self.results) != len(self._steps) or any(s.holds is False for s in self.results):
             return False
         return None if any(s.holds is None for s in self.results) else True
@@ -314,7 +314,7 @@ class Parity(Observer):
 
 
 def _elements(gradient: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    """Take the elements `at` of a gradient, as real numbers on the CPU."""
+    """Take the elements of a gradient at flat indices `at`, as real numbers on the CPU."""
     dense = gradient.to_dense() if gradient.is_sparse else gradient
     taken = dense.reshape(-1)[at.to(dense.device)].cpu()
     return torch.view_as_real(taken).reshape(-1) if taken.is_complex() else taken

@@ -19,7 +19,7 @@ ShortText = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
 class Gradient(BaseModel):
-    """A parameter, and when its gradient is ready after the backward pass has begun."""
+    """A parameter, and the time from the start of backward until its gradient is ready."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -60,14 +60,14 @@ class Timeline(BaseModel):
         return self
 
     def to_json(self) -> str:
-        """Write the timeline as JSON, with a line for each gradient."""
+        """Return the timeline as JSON, with a line for each gradient."""
         head = self.model_dump_json(by_alias=True, exclude={"gradients"}, indent=1)
         rows = ",\n".join(f"  {gradient.model_dump_json()}" for gradient in self.gradients)
         return f'{head.removesuffix("}").rstrip()},\n "gradients": [\n{rows}\n ]\n}}\n'
 
 
 def read(path: Path) -> tuple[Timeline, str]:
-    """Read a timeline; return it and the SHA-256 of its file. Raises UsageError."""
+    """Read a timeline; return it and its file's SHA-256. Raises UsageError for an invalid file."""
     setting = f"emulate={str(path)!r}"
     cure = "record one with python -m bench timeline"
     try:

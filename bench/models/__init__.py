@@ -1,6 +1,6 @@
-"""What is trained: a network of torchvision or of networks.py by name, or of the user's factory.
+"""The network to train, by its name in torchvision or networks.py, or from the user's factory.
 
-A network, its scores and its images must be such that every cell does the same work.
+Networks, scores and images are refused if backends would do different work with them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def build_model(config: RunConfig, classes: int) -> nn.Module:
 
 
 def prepare(network: nn.Module, config: RunConfig, images: Images) -> None:
-    """Show the first training images to a network that needs them, alike on all ranks."""
+    """Give the first training images, alike on all ranks, to a network with `prepare_on_images`."""
     whiten = getattr(network, "prepare_on_images", None)
     if whiten is None or config.emulate is not None:
         return
@@ -88,9 +88,7 @@ def _factory_model(config: RunConfig, place: str, classes: int) -> nn.Module:
 
 
 def require_fit(network: nn.Module, config: RunConfig) -> None:
-    """Raise UsageError if a run of `config` cannot train `network` as it is, or not alike in every
-    cell.
-    """
+    """Raise UsageError if `config` cannot train `network`, or not alike with every backend."""
     if problem := next(_problems(network, config), None):
         raise UsageError(f"model={config.model!r}: {problem}")
 
@@ -122,9 +120,9 @@ def _problems(network: nn.Module, config: RunConfig) -> Iterator[str]:
 
 
 def _calls(value: Any, kind: type, seen: set[int]) -> Iterator[str]:
-    """Yield torch.distributed's names that a class's constructor and passes, or a function, use.
+    """Yield the names in torch.distributed that `value`, a class or a function, uses.
 
-    A function is a method of `kind`, or a method calls it. Methods that nothing calls do not count.
+    A class uses what its __init__, forward and backward call. For a method, `kind` is its class.
     """
     value = getattr(value, "__func__", value)  # a static method's, of an autograd function
     module = value if isinstance(value, ModuleType) else None
@@ -173,9 +171,7 @@ def require_scores(output: object, labels: torch.Tensor, classes: int, config: R
 
 
 def require_pictures(images: torch.Tensor, config: RunConfig) -> None:
-    """Raise UsageError if every channel of the first batch [n, channels, ...] is constant, or if
-    a pixel is not finite.
-    """
+    """Raise UsageError if no channel of `images` [n, c, h, w] varies or a pixel is not finite."""
     problem = "" if images.isfinite().all() else "the first batch has pixels that are not finite"
     low, high = images.detach().movedim(1, 0).flatten(1).aminmax(dim=1)  # scaled channel by channel
     if not problem and not (low < high).any():

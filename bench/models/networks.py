@@ -1,7 +1,7 @@
-"""The networks of earlier systems: ResNet-23, Inception-BN, ResNet-9 and the MLP.
+"""The networks of published examples: ResNet-23, Inception-BN, ResNet-9 and the MLP.
 
 Sources, on github.com: sony/nnabla-examples (distributed/cifar10-100/models.py, resnet23),
-apache/mxnet (example/image-classification, symbol_inception-bn.py and its 28-small),
+apache/mxnet (example/image-classification, symbol_inception-bn{,-28-small}.py),
 apple/ml-cifar-10-faster (ResNet-9, after D. Page, "How to train your ResNet") and
 jinyangli/pathway2ai (mlp.py, with its larger setting of 4 layers).
 """
@@ -38,12 +38,12 @@ _EPS = 1e-2  # added to the variance of a direction before it is scaled to 1
 
 
 def _scaled(channels: int, config: RunConfig) -> int:
-    """Scale `channels` by the width to an even number, at least 2; width 1 keeps even numbers."""
+    """Scale `channels` by --model-width to an even number, at least 2."""
     return max(2, 2 * round(channels * config.model_width / 2))
 
 
 def mlp(classes: int, config: RunConfig) -> nn.Module:
-    """Make a perceptron of grey values with tanh: three hidden layers of 256 times the width."""
+    """Make a tanh perceptron on grey values, with three hidden layers of 256 * width units."""
     hidden = _scaled(256, config)
     layers: list[nn.Module] = [_Grey()]
     for sizes in itertools.pairwise([config.image_size**2, hidden, hidden, hidden, classes]):
@@ -61,7 +61,7 @@ class _Grey(nn.Module):
 
 
 def resnet23(classes: int, config: RunConfig) -> nn.Module:
-    """Chain a convolution, seven bottlenecks of 64 channels times the width and a linear layer."""
+    """Make ResNet-23: a convolution, seven bottlenecks of 64 * width channels, a linear layer."""
     channels = _scaled(64, config)
     blocks: list[nn.Module] = []
     for index in range(7):
@@ -73,7 +73,7 @@ def resnet23(classes: int, config: RunConfig) -> nn.Module:
 
 
 class _Bottleneck(nn.Module):
-    """A block with half of the channels inside; its sum with the input is rectified."""
+    """A residual block with half of the channels inside, and ReLU after the sum with its input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def _widths(block: Sequence[int], config: RunConfig) -> list[int]:
 
 
 def _convolution(before: int, after: int, kernel: int, stride: int = 1) -> nn.Module:
-    """Make a convolution with a bias, as in MXNet's examples, BatchNorm of scale 1, and ReLU."""
+    """Make a convolution with bias, BatchNorm of fixed scale 1, and ReLU, as MXNet examples do."""
     norm = nn.BatchNorm2d(after)
     norm.weight.requires_grad_(False)
     return nn.Sequential(
@@ -165,8 +165,8 @@ class _Joined(nn.Module):
 
 
 class ResNet9(nn.Module):
-    """Four stages of 64 to 512 channels times the width, two of them with a residual, and one
-    linear layer without bias, behind a whitening stem.
+    """A whitening stem, four stages of 64 to 512 channels times the width, and a linear layer
+    without bias. Two of the stages end with a residual block.
     """
 
     def __init__(self, classes: int, config: RunConfig) -> None:
@@ -189,8 +189,8 @@ class ResNet9(nn.Module):
     def prepare_on_images(self, batches: Iterable[torch.Tensor]) -> None:
         """Set the stem, which is not trained, to whiten the 3 x 3 patches of images [n, 3, h, w].
 
-        Its filters are the patches' principal directions over their standard deviations, by falling
-        variance. An eighth of the image is left out on each side.
+        The filters are principal directions of the patches, divided by their standard deviations
+        and sorted by falling variance. An eighth of each image is left out on every side.
         """
         total, patch_count = torch.zeros(_WHITENED, _WHITENED, dtype=torch.float64), 0
         for images in batches:
@@ -222,8 +222,8 @@ def _ghost(before: int, after: int, kernel: int, *pool: nn.Module) -> list[nn.Mo
 
 
 class _GhostBatchNorm(nn.BatchNorm2d):
-    """Batch normalisation over each 16th of the batch (Hoffer et al. 2017), or over fewer, larger
-    parts if the batch is small or does not divide by 16; its scale stays 1.
+    """Batch normalisation of each 16th of a batch by itself (Hoffer et al. 2017). Parts are fewer
+    and larger if the batch is small or not a multiple of 16. The scale stays 1.
     """
 
     def __init__(self, channels: int) -> None:

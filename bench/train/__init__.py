@@ -1,1 +1,1 @@
-"""The training loop and its clock: the same statements for every backend."""
+"""The training loop, its clock and its checks, the same for every backend."""

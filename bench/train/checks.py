@@ -1,4 +1,4 @@
-"""Checks that a run did what was asked: samples, losses, parameters and torch's settings."""
+"""Checks that a run did what was asked. Each returns log fields, with `checks` {name: passed}."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPLODED = 10  # times the loss at the start
 
 
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, Any]:
-    """Check the sum of all ranks' samples; return checks and the sum. All ranks must call it."""
+    """Check that ranks took as many samples as asked; return log fields. All ranks must call it."""
     sampled = backend.reduce_scalar(data.samples, "sum")
     complete = sampled == config.steps * config.samples_per_step
     complete = complete and len(data.wait_seconds) == config.steps
@@ -36,7 +36,7 @@ def check_training(
     model: torch.nn.Module,
     classes: int,
 ) -> dict[str, Any]:
-    """Check losses, parity and parameters; return checks and facts. All ranks must call it."""
+    """Check losses, `parity` if given and parameters; return log fields. All ranks must call it."""
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
 
@@ -61,7 +61,7 @@ def check_training(
 def check_emulation(
     averaged_steps: int, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
-    """Check an emulated run's gradients and parameters; return checks. All ranks must call it."""
+    """Check gradients and parameters of an emulation; return log fields. All ranks must call it."""
     digests = backend.gather(digest(model))
     averaged = backend.reduce_scalar(float(averaged_steps == config.steps), "min") == 1.0
     checks = {"gradients_averaged": averaged, **_parameters(config, len(set(digests)))}
@@ -69,7 +69,7 @@ def check_emulation(
 
 
 def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
-    """Check that ranks end with equal parameters; without exchange, that no two ranks' are equal.
+    """Check that all ranks' parameters are equal, or that all differ if nothing is exchanged.
 
     `kinds` is the number of different sets of parameters at the end.
     """
@@ -122,10 +122,10 @@ def torch_settings() -> TorchSettings:
 
 
 def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module) -> TorchSettings:
-    """Return torch's settings at the start. All ranks must call it, before tensors are exchanged.
+    """Return torch's settings. All ranks must call this before any tensor is exchanged.
 
-    Raises UsageError if torch's threads are not --threads, or if settings or the model's layout
-    differ between ranks: exchanges would fail, wait for ever, or mix up tensors.
+    Raises UsageError if torch does not use --threads, or if ranks differ in torch's settings or in
+    the names, types, shapes or order of the model's tensors.
     """
     settings = torch_settings()
     if settings["threads"] != config.threads:
@@ -147,7 +147,7 @@ def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module)
 
 
 def check_kept(settings: TorchSettings, backend: Backend) -> dict[str, Any]:
-    """Check that torch's settings are still `settings`; return checks. All ranks must call it."""
+    """Check that every rank's torch still has `settings`; return log fields. All must call it."""
     now = torch_settings()
     changes = [f"{n} {value} -> {now[n]}" for n, value in settings.items() if now[n] != value]
     of_ranks = enumerate(backend.gather(changes))
@@ -163,9 +163,8 @@ def flops_per_image(network: torch.nn.Module, config: RunConfig) -> float | None
     """Count the FLOP of one image's forward and backward pass; None if torch cannot count them.
 
     A multiply-add counts as two. Only matrix products, convolutions and attention count, as in
-    model FLOP utilisation (Chowdhery et al. 2022, appendix B). Nothing is computed: parameters,
-    buffers and images are stand-ins without data. The model's own code runs once, so call this
-    function when all else is done.
+    model FLOP utilisation (Chowdhery et al. 2022, appendix B). Call this at the end of a run: the
+    model's own code runs once more, on tensors without data.
     """
     images = config.samples_per_microbatch
     tensors = {n: _meta(p, p.requires_grad) for n, p in network.named_parameters()}

@@ -1,4 +1,4 @@
-"""A rank's device and its clock: the CPU, or a GPU of its own (ROCm's count as CUDA)."""
+"""A rank's device and its clock. The device is the CPU, or a GPU of its own (CUDA or ROCm)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.launch.world import Launch
 
 
 class Stopwatch:
-    """A device's clock: the host's, for a device whose work is finished when a step returns."""
+    """The host's clock, for a device that has finished its work when a step returns."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -41,14 +41,14 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class TimedSteps:
-    """A rank's window: `seconds` between two device syncs, `step_seconds` between steps' marks."""
+    """Durations of a rank's consecutive steps: `seconds` of all, `step_seconds` of each."""
 
     seconds: float
     step_seconds: list[float]
 
 
 def time_steps(step: Callable[[], object], steps: int, watch: Stopwatch) -> TimedSteps:
-    """Run `step` `steps` times and return the times; sync the device only before and after."""
+    """Run `steps` steps and return their durations; sync the device only before and after them."""
     start = watch.now()
     watch.mark()
     for _ in range(steps):
@@ -74,7 +74,7 @@ class Cpu:
 
 
 class Cuda:
-    """One GPU; the constructor makes it the current device, which both frameworks then use."""
+    """This rank's GPU. The constructor makes it torch's current device and sets TF32 on or off."""
 
     def __init__(self, config: RunConfig, launch: Launch) -> None:
         if not torch.cuda.is_available():
@@ -111,7 +111,7 @@ class Cuda:
 
 
 class _EventStopwatch(Stopwatch):
-    """A GPU's clock; marks are events in its stream, timed by the GPU without a wait."""
+    """A GPU's clock. Its marks are events in the GPU's stream, for which the host does not wait."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class _EventStopwatch(Stopwatch):
         self._events[-1].record()  # an event tells the time of its last record
 
     def times(self) -> list[float]:
-        """Return the marks in seconds from this clock's first mark: two devices share no clock."""
+        """Return marks since the last call, in seconds from this clock's first mark."""
         events, self._events = self._events, []
         self._first = self._first or events[0]
         begin, *laps = (a.elapsed_time(b) / 1000 for a, b in pairwise([self._first, *events]))
@@ -148,7 +148,7 @@ def choose(config: RunConfig, launch: Launch) -> Device:
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """Return this rank's GPU index, 0 if it sees one GPU. Raises UsageError if it sees too few."""
+    """Return this rank's GPU index, 0 if one GPU is visible. Raises UsageError if too few are."""
     if visible >= launch.local_size:
         return launch.local_rank
     if visible == 1:  # --gpus-per-task=1 and the like; its UUID shows that it is no neighbour's
@@ -158,7 +158,7 @@ def gpu_index(visible: int, launch: Launch) -> int:
 
 
 def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
-    """Raise UsageError if two ranks of one host hold the same GPU."""
+    """Raise UsageError if two ranks of one host hold the same GPU, by the facts of `ranks`."""
     owner: dict[tuple[str, str], int] = {}
     for rank in ranks:
         if "gpu_uuid" not in rank:

@@ -1,4 +1,4 @@
-"""The one training loop: the same statements for every backend, as a person would write them."""
+"""The one training loop, with the same statements for every backend."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class Loop:
             raise UsageError(f"model={self._config.model} {late}; make it in the factory")
 
     def _idle(self) -> UsageError:
-        """Make the error for trained parameters that a step gave no gradient."""
+        """Return the error for trained parameters that a step left without a gradient."""
         idle = [name for name, p in self._trained.items() if p.grad is None]
         when = f" in step {self.steps + 1}" if self.steps else ""
         return UsageError(

@@ -1,4 +1,4 @@
-"""Formats of the numbers in a training, and seeds of its random numbers."""
+"""Data types and memory layouts of a training, and seeds of its random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainings to a target, each from new weights; every epoch is judged on held-out samples."""
+"""Trainings to a target accuracy, each from new weights. Held-out samples judge every epoch."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def training_seed(seed: int, training: int) -> int:
 
 
 def train(rig: Rig, log: RunLog, pulse: Pulse) -> bool:
-    """Run all trainings, with one event an epoch; all ranks must call it.
+    """Run all trainings and log every epoch; all ranks must call this.
 
-    The clock runs during an epoch's steps, and not while the epoch is judged. Return whether all
-    ranks had the same parameters after every epoch.
+    Only an epoch's steps are timed, not its evaluation. Return whether all ranks had the same
+    parameters after every epoch.
     """
     trainings = range(rig.config.trainings)
     equal = [equal for index in trainings for equal in _training(rig, index, log, pulse)]
@@ -38,7 +38,7 @@ def train(rig: Rig, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _training(rig: Rig, index: int, log: RunLog, pulse: Pulse) -> Iterator[bool]:
-    """Train to the target or last epoch; yield after each epoch whether all weights are equal."""
+    """Train to the target or last epoch; yield after each epoch whether ranks' weights agree."""
     name = f"training {index + 1} of {rig.config.trainings}"
     pulse.enter(name)
     seed = training_seed(rig.config.seed, index)
