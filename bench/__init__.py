@@ -1,4 +1,4 @@
-"""Measure one configuration: one training loop, interchangeable backends, one run log."""
+"""Measurement of one configuration: one training loop, interchangeable backends, one run log."""
 
 import sys
 import tomllib
@@ -19,7 +19,7 @@ def version() -> str:
 
 
 def checkout() -> Path | None:
-    """Return the folder in which `make setup` works; None for an installed copy."""
+    """Return the root of this checkout, where `make setup` works; None for an installed copy."""
     return _ROOT if (_ROOT / "Makefile").exists() else None
 
 
@@ -42,6 +42,6 @@ def explain_missing(error: ImportError) -> str:
 
 
 def give_up(error: ImportError) -> NoReturn:
-    """Print why an import failed, and exit with status 2. Raises `error` as `explain_missing`."""
+    """Print why an import failed, and exit with status 2. Raises `error` like explain_missing."""
     print(f"error: {explain_missing(error)}", file=sys.stderr)
     sys.exit(2)

@@ -30,7 +30,7 @@ RunBody = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: 
 
 
 def main(argv: list[str]) -> int:
-    """Run command `argv`; return 0 if ok, 1 if failed, 2 on wrong input, 128 + n by signal n."""
+    """Run command `argv`; return 0 if ok, 1 if failed, 2 on wrong input, 128 + n on signal n."""
     if argv and (tool := _TOOLS.get(argv[0])):
         main_of_tool: Callable[[list[str]], int] = import_module(tool).main
         return main_of_tool(argv[1:])
@@ -49,9 +49,9 @@ def start(
     load: Callable[[Turns], RunBody],
     keeps_log: bool = True,
 ) -> int:
-    """Read the input and run the body that `load` returns; return an exit status as `main` does.
+    """Read the input, print `say_what`'s line, run what `load` returns; return `main`'s status.
 
-    Without `keeps_log` no log is written, but the log's path still says where nodes meet.
+    Without `keeps_log` no log is written, but ranks on several nodes still meet in its folder.
     """
     rank, launch = 0, None
     try:
@@ -119,7 +119,7 @@ def _live(
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
-    """Raise WrongWorld if the started ranks are not those of `config`; log it in a study's run."""
+    """Raise WrongWorld if the number of ranks is not `world_size`; in a study's run, log it."""
     try:
         launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:

@@ -1,4 +1,4 @@
-"""What a command line names as package.module:attribute, such as the user's own model."""
+"""Imports of what an option names as package.module:function, such as the user's own model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class OwnCodeError(UsageError):
 
 
 def make(field: str, name: str, argument: object, **offered: object) -> Any:
-    """Call factory `name` with `argument` and the `offered` that it takes; return its result.
+    """Call factory `name` with `argument` and what it takes of `offered`; return its result.
 
-    Raises a UsageError that names `field`.
+    Raises a UsageError that names `field`, the option, if the import or the call fails.
     """
     factory = function(field, name)
     try:
@@ -38,7 +38,7 @@ def make(field: str, name: str, argument: object, **offered: object) -> Any:
 
 
 def function(field: str, name: str) -> Callable[..., Any]:
-    """Import and return `package.module:function`. Raises a UsageError that names `field`."""
+    """Import and return `package.module:function`. If it fails, the UsageError names `field`."""
     setting = f"{field}={name!r}"
     module_name, _, function_name = name.partition(":")
     try:
@@ -77,7 +77,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """Format the traceback from the user's first line on, or a SyntaxError; '' for others."""
+    """Format a SyntaxError, or a traceback from the user's first frame; '' without such a frame."""
     place = error.__traceback__
     while place is not None:
         file = place.tb_frame.f_code.co_filename

@@ -1,4 +1,4 @@
-"""Figures of merit on standard output, in the lines that other programs' checks already parse."""
+"""Figures of merit on standard output, in lines that the checks of other programs parse."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MARK = "hvd-ddp-fom"  # begins the line of JSON
 def merits(
     config: RunConfig, rates: Sequence[float], versions: Mapping[str, str], *, ok: bool
 ) -> dict[str, Any]:
-    """Return a run's figures of merit; `rates` are all ranks' images/s in windows of equal steps.
+    """Return a run's figures of merit; `rates` are images/s over all ranks, one per timed window.
 
     `images_per_s` is the harmonic mean of `rates`. `plus_minus` is half of Student's 95 % interval
-    of the seconds per image, as images/s by the delta method; None for one window. Both figures are
-    None unless `ok`. The interval holds inside this run: launches differ by more.
+    of the mean seconds per image, as images/s by the delta method; None for one window. Both are
+    None unless `ok`. The interval is of this run alone: launches differ by more.
     """
     # here, after the windows: it loads scipy, and with it threads of a linear algebra library
     from bench.study.stats import t_interval
@@ -42,9 +42,9 @@ def merits(
 
 
 def text(run: Mapping[str, Any]) -> str:
-    """Return the figures `run` as a line of JSON, after two lines of images/s if the run is good.
+    """Return `run`, figures of `merits`, as a line of JSON, below two lines of images/s if `ok`.
 
-    The two lines are word for word those of an older benchmark, see bench/README.md.
+    The two lines have the format of Horovod's benchmark, see bench/README.md.
     """
     line = f"{MARK} {json.dumps(run)}"
     if run["images_per_s"] is None:
@@ -57,6 +57,6 @@ def text(run: Mapping[str, Any]) -> str:
 
 
 def _numbers(rate: float, half: float) -> str:
-    """Return 'rate +-half' with one decimal, as the older benchmark; below 100 with four digits."""
+    """Return 'rate +-half' with one decimal; below 100 with more, to give `rate` four digits."""
     digits = max(1, 3 - math.floor(math.log10(rate)))
     return f"{rate:.{digits}f} +-{half:.{digits}f}"

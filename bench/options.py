@@ -1,4 +1,4 @@
-"""A command line from a model: its fields are the options, its docstring is the help."""
+"""Command lines from pydantic models: the fields are the options, the docstring is the help."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = 79  # of a description
 
 
 class UsageError(ValueError):
-    """The user's mistake in one line: value, rule and way out; shells print it and exit 2."""
+    """The user's mistake in one line: value, rule and way out. Programs print it and exit 2."""
 
 
 def near(name: str, valid: Iterable[str]) -> str:
@@ -45,10 +45,10 @@ def explain(error: ValidationError, keys: Iterable[str] = ()) -> str:
 
 
 class Shown:
-    """A field's form on the command line, where the field's name and type do not determine it.
+    """A field's form on the command line, if it does not follow from the field's name and type.
 
-    A `word` in capitals is the metavar of an argument without a flag; '-o' is a second, short flag.
-    `keywords` go to argparse's `add_argument`.
+    A `word` in capitals makes a positional argument with that metavar; a word such as '-o' adds a
+    short flag. `keywords` go to argparse's `add_argument`.
     """
 
     def __init__(self, word: str = "", **keywords: Any) -> None:
@@ -60,21 +60,21 @@ class Shown:
 
 
 def split_commas(value: object) -> object:
-    """Return 'a,b', or a list from a file, as a tuple, and any other value as it is."""
+    """Return a tuple of the parts of 'a,b', or of a list; return any other value as it is."""
     if isinstance(value, str):
         return tuple(filter(None, value.split(",")))
     return tuple(value) if isinstance(value, list) else value
 
 
 def option(default: Any, text: str, shown: Shown | None = None, **limits: Any) -> Any:
-    """Make a field with its help; the default `...` means required, `limits` are pydantic's."""
+    """Make a field with help `text`. Default `...` means required; `limits` are pydantic's."""
     info: FieldInfo = Field(default, description=text, **limits)
     info.metadata += [shown] if shown else []
     return info
 
 
 class Options(BaseModel):
-    """Fields that are options; text of the command line is converted and checked by their types."""
+    """A model whose fields are options; their types convert and check the command line's texts."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True
@@ -93,7 +93,7 @@ class Options(BaseModel):
 
     @classmethod
     def checked(cls, words: Mapping[str, Any], prog: str) -> Self:
-        """Make options from texts by field. Raises UsageError with the flag and the broken rule."""
+        """Make options from texts by field name. Raises UsageError with flag and broken rule."""
         try:
             return cls(**words)
         except ValidationError as error:
@@ -113,7 +113,7 @@ class Options(BaseModel):
         return [word for name in changed for word in self.to_words(name)]
 
     def to_words(self, name: str) -> list[str]:
-        """Return a command line's words for one field, also at its default; [] if it is None."""
+        """Return a command line's words for a field, even at its default; [] for the value None."""
         value = self.model_dump(mode="json", include={name})[name]
         if value is None:
             return []
@@ -139,14 +139,14 @@ def _shown(field: FieldInfo) -> Shown:
 
 
 def _named(model: type[Options], name: str) -> str:
-    """Return the flag of a field, or the metavar of an argument without a flag."""
+    """Return a field's flag, or its metavar if it is a positional argument."""
     fields = model.model_fields.items()
     shown = _shown(next(field for key, field in fields if name in (key, field.alias)))
     return shown.word if shown.positional else flag_of(name)
 
 
 def new_parser(model: type[Options], prog: str, usage: str = "", about: str = "") -> Parser:
-    """Make a parser of a model's options; `usage` and `about` replace the model's own."""
+    """Make a parser of a model's options; `usage` and `about` override usage line and docstring."""
     fields = model.model_fields
     needed = [_named(model, name) for name in _offered(model) if fields[name].is_required()]
     needed = [f"{word} {word[2:].upper()}" if word[0] == "-" else word for word in needed]
@@ -168,7 +168,7 @@ def wrapped(text: str) -> str:
 
 
 def add_options(parser: Parser, model: type[Options], only: Collection[str] = ()) -> None:
-    """Add options for all fields, or for those in `only`, with choices, defaults and help."""
+    """Add options for the fields in `only`, or for all that are not hidden, with their help."""
     group = parser.add_argument_group() if model.groups and not only else parser
     for name in only or _offered(model):
         field = model.model_fields[name]
@@ -196,7 +196,7 @@ def _offered(model: type[Options]) -> list[str]:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """Return the words of a Literal, also of an optional one; () for any other type."""
+    """Return the words of a Literal, or of a `Literal | None`; () for any other type."""
     if get_origin(kind) is Literal:
         return get_args(kind)
     if get_origin(kind) in (Union, UnionType):
@@ -205,7 +205,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def read_words(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
-    """Return the texts in `argv` by field. Raises UsageError for an unknown or wrong word."""
+    """Parse `argv` into texts by field name (switch: bool). Raises UsageError for a wrong word."""
     namespace, unknown = parser.parse_known_intermixed_args(argv)
     for word in unknown:
         kind = "option" if word.startswith("-") else "argument"

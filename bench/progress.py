@@ -24,9 +24,9 @@ def answer(line: str) -> None:
 
 
 def _write(stream: int, text: str) -> None:
-    """Write a text in one call, as other ranks write to the same pipe.
+    """Write a text to file descriptor `stream` in one call, as ranks may share the pipe.
 
-    Unprintable characters are escaped, as a terminal would obey control characters.
+    Control and other unprintable characters are escaped, so that a terminal does not obey them.
     """
     safe = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
     with suppress(OSError):
@@ -59,7 +59,7 @@ def _ranks(config: RunConfig) -> str:
 
 
 def result(config: RunConfig, rates: list[float], loss: float | None, failed: list[str]) -> str:
-    """Return the last line: the windows' harmonic mean images/s and range, loss, failed checks."""
+    """Return a run's last line: its windows' images/s, loss (None: emulated) and failed checks."""
     spread = f"{quantity(min(rates))} to {quantity(max(rates))}"
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
     if loss is None:

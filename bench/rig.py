@@ -40,10 +40,10 @@ def write_start(
     workload: dict[str, Any],
     turns: Turns = ALONE,
 ) -> dict[str, bytes]:
-    """Check that ranks agree, log the start, return the user's files. All ranks must call this.
+    """Check that ranks agree, and log the start; return the user's source files by path.
 
-    Raises UsageError if ranks differ or share a GPU, or if a user's file cannot be read or kept.
-    Raises WrongWorld if a rank is doubled or lost.
+    All ranks must call this. Raises UsageError if ranks differ or share a GPU, or if a source file
+    is missing or cannot be kept. Raises WrongWorld if a rank is doubled or lost.
     """
     files = provenance.user_files(config)
     user_code, shared = digests(files), provenance.shared(os.environ, backend.versions)
@@ -75,16 +75,16 @@ def write_start(
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:
-    """Return the node's counters, less their counts in other worlds' turns; None if unreadable."""
+    """Return provenance.counters() less counts while this run was stopped; values may be None."""
     noted, outside = provenance.counters(), turns.aside()
     return {name: n if n is None else n - outside.get(name, 0) for name, n in noted.items()}
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is trained: data, and a model on this rank's device, or a stand-in that sleeps.
+    """What is trained: data, and a model on this rank's device or a stand-in for it that sleeps.
 
-    `held_out` is None without trainings to a target, `emulation` is None if nothing is emulated.
+    `held_out` is None if `epochs` is not set; `emulation` is None if nothing is emulated.
     """
 
     images: Images
@@ -147,8 +147,8 @@ def assemble(
 ) -> Rig:
     """Assemble a rank's rig for a `with` block, and log the start. All ranks must call this.
 
-    With `weights_apart` every rank draws other weights, to test that the backend sends rank 0's.
-    Raises UsageError for input that is found wrong only now.
+    Gradients are checked in `parity_steps`, up to `parity_elements` a tensor. `weights_apart` lets
+    ranks draw different weights, to test that all receive rank 0's. Raises UsageError.
     """
     place, workload = _load(config, launch, pulse, weights_apart)
     pulse.enter(f"starting {config.cell}")

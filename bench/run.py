@@ -23,8 +23,8 @@ from bench.train.device import Stopwatch, time_steps
 def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
     """Warm up, then time the windows; log each window's seconds after the window has ended.
 
-    Each window takes a turn of `turns`. A world that was stopped is slower in its turn's first
-    step, by a time that depends on the framework, so `lead_in_steps` precede each window.
+    Each window is a turn of `turns`: between turns this run is stopped while other runs work. The
+    first step after a stop is slower, so `lead_in_steps`, which do not count, precede a window.
     """
     config, backend, step, watch = rig.config, rig.backend, rig.loop.step, rig.place.stopwatch()
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
@@ -48,9 +48,9 @@ def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
 
 
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
-    """Warm up in two turns, and return the seconds of each step.
+    """Warm up in two turns (see `measure`), and return the seconds of each step.
 
-    Between the turns this world is stopped for long, while the other worlds warm up. A window right
+    Between the two turns this run is stopped for long, while other runs warm up. A window right
     after such a stop would be slower, with Horovod more often than with DDP.
     """
     config, barrier, step = rig.config, rig.backend.barrier, rig.loop.step
@@ -74,7 +74,7 @@ EndFacts = dict[str, Any]  # of the log's end
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Turns = ALONE) -> bool:
-    """Do the run; return whether no check failed. Raises UsageError on wrong input."""
+    """Carry out the run; return True if no check failed. Raises UsageError on wrong input."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
     with assemble(config, launch, log, pulse, turns) as rig:
@@ -96,7 +96,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
 
 
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> EndFacts:
-    """Warm up, time the windows, run any trainings; return their check and the TCP bytes."""
+    """Warm up, time the windows, then train if `epochs` is set; return checks and TCP bytes."""
     config, loop = rig.config, rig.loop
     waits = rig.samples.wait_seconds
     pulse.enter("warm-up", lambda: (len(waits), loop.steps))  # counters the loop keeps anyway
@@ -132,7 +132,7 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
-    """Keep the user's files that were imported since the start; return digests for the log."""
+    """Keep the user's source files imported since the start; return their digests for the log."""
     files = provenance.user_files(rig.config)
     later = {path: code for path, code in files.items() if path not in rig.user_files}
     if not later:

@@ -16,7 +16,7 @@ _MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length
 
 
 class Command(Options):
-    """One command of a program."""
+    """A command of a program such as python -m slurm; its fields are its options."""
 
     def run(self) -> int | None:
         """Run the command and return its exit code; None means 0."""
@@ -32,7 +32,7 @@ class Group(dict[str, "type[Command] | Group"]):
 
 
 def call(prog: str, program: Group, argv: Sequence[str] | None = None) -> int:
-    """Run the command in `argv`; return its exit code, 2 for a mistake, 130 after Ctrl-C."""
+    """Run the command in `argv` or else in sys.argv; return its exit code as `reported` does."""
     for name, errors in (("stdout", "surrogateescape"), ("stderr", "backslashreplace")):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):  # UTF-8, whatever the locale
@@ -73,7 +73,7 @@ def _row(name: str, text: str) -> str:
 
 
 def reported(do: Callable[[], int | None]) -> int:
-    """Run `do`; return its exit code, or 2 with a line on stderr for a mistake or an OSError."""
+    """Run `do`; return its exit code, 130 after Ctrl-C, 2 on UsageError, OSError or ImportError."""
     trace, code = "", 1  # of the user's own code
     try:
         code = do() or 0

@@ -1,4 +1,4 @@
-"""RunConfig: all that defines one run, checked when made; the command line is derived from it."""
+"""RunConfig, the checked configuration of one run, and the command line that is derived from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ += ["strictly"]
 
 
 class RunConfig(Fields):
-    """Checked configuration of a run; a broken rule raises `pydantic.ValidationError`."""
+    """Checked configuration of a run; a wrong value or combination raises ValidationError."""
 
     example: ClassVar[str] = (
         f"mpirun -n 2 --bind-to none python -m bench --backend {REFERENCE} --world-size 2 "
@@ -85,10 +85,10 @@ def _parser(prog: str, about: str) -> Parser:
 
 
 def strictly(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate fields of a file strictly by type: 4 is an integer, "4" and 4.0 are not.
+    """Validate a file's values by field name, strictly by type: neither 4.0 nor "4" is an integer.
 
-    Returns values as RunConfig holds them (Path, tuple); rules between fields are not checked.
-    Raises UsageError.
+    Returns the values as RunConfig holds them (Path, tuple). Rules between fields are not checked.
+    Raises UsageError for an unknown field or a value of wrong type or size.
     """
     # as JSON, in which a path and a list have no other form; a date, no field's type, has none
     text = json.dumps(values, default=lambda value: {"date": str(value)})
@@ -100,7 +100,7 @@ def strictly(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_config(fields: Mapping[str, Any]) -> RunConfig:
-    """Make a RunConfig of plain values; raises UsageError in one line, not pydantic's report."""
+    """Make a RunConfig from values by field name. Raises UsageError of one line for bad values."""
     try:
         return RunConfig(**fields)
     except ValidationError as error:
@@ -108,9 +108,9 @@ def make_config(fields: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_argv(argv: list[str], prog: str = _PROG, about: str = _ABOUT) -> RunConfig:
-    """Parse the command line of `prog` into a RunConfig; raises UsageError on bad input.
+    """Parse the command line of `prog` into a RunConfig. Raises UsageError on bad input.
 
-    --help, --version and --show-config print and exit 0.
+    --help, --version and --show-config print and exit 0. `about` is the description in --help.
     """
     if prog == _PROG and argv and argv[0][:1] not in ("-", ""):
         rule = f"a run is measured by options alone, and other commands are {', '.join(COMMANDS)}"

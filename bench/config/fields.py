@@ -38,7 +38,7 @@ _CROP = f"random crop after {PADDING} pixels of padding"
 
 @dataclass(frozen=True, kw_only=True)
 class OnDisk:
-    """A data set in data_dir; `mean` and `std` are of its training images, with 255 as 1."""
+    """A data set on disk; `mean` and `std` are per channel, of training images scaled to [0, 1]."""
 
     mean: Channels
     std: Channels
@@ -80,7 +80,7 @@ PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.holds)
 
 
 class Role(Flag):
-    """Role of a field in a study: one of the first five flags, plus any of the rest."""
+    """A field's role in a study: one flag from CELL to BOOKKEEPING, and any of the later flags."""
 
     CELL = auto()  # names what is compared
     POINT = auto()  # a size at which it is compared
@@ -107,7 +107,7 @@ _PLAN = Role.BOOKKEEPING | Role.PLANNED
 
 
 def _field(role: Role, default: Any, description: str, **limits: Any) -> Any:
-    """Make a field of a pydantic model that carries its role; `limits` as for pydantic's own."""
+    """Make a pydantic field that carries its role in a study; `limits` go to pydantic's `Field`."""
     info: FieldInfo = Field(default, description=description, **limits)
     info.metadata.append(role)
     return info
@@ -287,12 +287,12 @@ class Fields(Options):
 
     @property
     def steps(self) -> int:
-        """Optimiser updates of warm-up and windows, without the trainings that `epochs` adds."""
+        """Optimiser updates until the windows end, without the trainings that `epochs` adds."""
         return self.warmup_steps + self.windows * (self.lead_in_steps + self.steps_per_window)
 
     @property
     def bucket_cap_mib(self) -> float | None:
-        """MiB at which an exchange of gradients is full; None where a framework decides."""
+        """MiB at which one exchange of gradients is full; None leaves the size to the framework."""
         if self.bucket_mib is not None:
             return self.bucket_mib
         if self.overlap == "off":
@@ -301,7 +301,7 @@ class Fields(Options):
 
     @property
     def ranks_part(self) -> bool:
-        """Whether each rank trains on its own, and so must end with parameters of its own."""
+        """Whether several ranks exchange no gradients and so must end with unequal parameters."""
         return self.exchange == "off" and self.world_size > 1
 
     @property
@@ -311,12 +311,12 @@ class Fields(Options):
 
     @property
     def cell(self) -> str:
-        """What is compared: framework/transport or 'single'."""
+        """Name of what is compared: 'backend/transport', such as 'ddp/mpi', or 'single'."""
         return Cell(self.backend, "" if self.transport == "none" else self.transport).name
 
     @property
     def peak_learning_rate(self) -> float:
-        """Learning rate after its rise: linear scaling (Goyal et al. 2017), at most `max_lr`."""
+        """Learning rate after the rise: linear in the batch (Goyal et al. 2017), up to `max_lr`."""
         scaled = self.base_lr * self.samples_per_step / 256
         return scaled if self.max_lr is None else min(scaled, self.max_lr)
 
@@ -333,7 +333,7 @@ class Fields(Options):
         return self.peak_learning_rate * (steps - step) / (steps - rise)
 
     def reaches(self, correct: int, samples: int) -> bool:
-        """Check whether `correct` of `samples` held-out samples reach the run's target."""
+        """Check if `correct` of `samples` reach the target accuracy; False without a target."""
         return self.target is not None and correct / samples >= self.target
 
 

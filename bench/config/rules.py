@@ -1,6 +1,6 @@
-"""Which fields of a run go together: every rule names the value, the reason and the way out.
+"""Rules between the fields of a run; each message names the value, the reason and the way out.
 
-What one framework cannot do as others do is refused, rather than measured as if it were the same.
+A setting that a framework cannot carry out as the others do is refused, and not measured.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _changed(c: Fields, names: Iterable[str]) -> list[str]:
 
 
 def check(c: Fields) -> None:
-    """Raise ValueError, in one line, for the first broken rule; later rules rely on this order."""
+    """Raise ValueError, in one line, for the first broken rule; a rule assumes all before it."""
     rules = (_world, _batch, _data, _device, _exchange, _knobs, _modes)
     if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
         raise ValueError(broken)
@@ -64,7 +64,7 @@ def _world(c: Fields) -> Iterator[str]:
 
 
 def undivided(global_batch: int, world_size: int) -> str:
-    """Write the refusal of a batch that ranks cannot share equally, with batches to use."""
+    """Return the error message for a batch that ranks cannot share equally, with sizes to use."""
     below = global_batch // world_size * world_size
     use = f"{below} or {below + world_size}" if below else world_size
     return f"global_batch={global_batch} does not divide by world_size={world_size}; use {use}"
@@ -143,7 +143,7 @@ def _exchange(c: Fields) -> Iterator[str]:
 
 
 def _knobs(c: Fields) -> Iterator[str]:
-    """Yield refusals of knobs that have no effect with `settings`, and of tuned without a knob."""
+    """Yield error messages for knobs without effect under `settings`, or 'tuned' without a knob."""
     knobs_set = _changed(c, fields_with(Role.KNOB))
     taken = CATALOGUE[c.backend].knobs
     combination = f"backend={c.backend} settings={c.settings}"
@@ -157,7 +157,7 @@ def _knobs(c: Fields) -> Iterator[str]:
 
 
 def _modes(c: Fields) -> Iterator[str]:
-    """Yield refusals of fields that do not go with `mode`, `epochs` or `emulate` as given."""
+    """Yield error messages for fields that do not go with `mode`, `epochs` or `emulate`."""
     refused = (
         (
             c.mode == "async",  # has neither all ranks' gradients nor one state of the optimiser

@@ -1,1 +1,1 @@
-"""Set-up, doctor and other tools: not measured, and not in the digest of the measuring code."""
+"""Set-up, doctor and other tools, which the `code_sha256` of run logs does not cover."""

@@ -1,4 +1,4 @@
-"""python -m bench collectives: the times of a cell's all-reduce, as a table and a log."""
+"""python -m bench collectives: times of a framework's all-reduce, as a table and a log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Size = Annotated[ByteSize, Field(ge=4, le=2**36)]
 
 
 def in_bytes(size: int) -> str:
-    """Write a size as '4.0 KiB'."""
+    """Write a size in bytes as text, such as '4.0 KiB'."""
     return ByteSize(size).human_readable(separator=" ")
 
 
@@ -62,7 +62,7 @@ class CollectivesToTime(Options):
 
 
 def main(argv: list[str]) -> int:
-    """Return exit status: 0 all right, 1 failed, 2 wrong input, 128 + n signal n."""
+    """Run the command; return 0 if all is right, 1 if not, 2 for bad input, 128 + n on signal n."""
     options = CollectivesToTime()
 
     def read() -> RunConfig:
@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
 
 
 def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
-    """Parse what to time, and its run. --help prints, exits 0. Raises UsageError on bad input."""
+    """Parse what to time, and a run's configuration. --help exits 0. Raises UsageError."""
     parser = new_parser(CollectivesToTime, _PROG)
     add_options(parser, RunConfig, _OF_RUN)
     words = read_words(parser, argv)
@@ -95,7 +95,7 @@ def parse(argv: list[str]) -> tuple[CollectivesToTime, RunConfig]:
 def run(
     options: CollectivesToTime, config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse
 ) -> bool:
-    """Time the all-reduce of each size; return True if every result was right."""
+    """Time, log and print the all-reduce of each size; return True if all results are right."""
     import torch
 
     from bench import backends
@@ -137,9 +137,9 @@ def run(
 def time_one(
     size: int, repetitions: int, backend: Backend, place: Device, launch: Launch
 ) -> dict[str, Any]:
-    """Time the all-reduce of `size` bytes to its end on the device, without barrier and refill.
+    """Time the all-reduce of `size` bytes until the device is done. All ranks must call this.
 
-    Returns its event for the log: seconds [rank][repetition], and how many results were wrong.
+    Returns the log's event: seconds [rank][repetition], and the number of wrong results.
     """
     import torch
 

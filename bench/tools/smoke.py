@@ -1,4 +1,4 @@
-"""Smoke test of this machine: both frameworks over MPI and Gloo at two ranks, a row for each."""
+"""Smoke test of this machine: two ranks train with both frameworks, over MPI and over Gloo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RUN += ["--warmup-steps", "3", "--windows", "2", "--steps-per-window", "4", "--
 
 
 class TriedCell(NamedTuple):
-    """What became of one cell: `problem` is '' where its run is ok."""
+    """Result of one cell (framework/transport); `problem` is '' if its run is ok."""
 
     cell: str
     problem: str
@@ -40,7 +40,7 @@ class TriedCell(NamedTuple):
 
 
 def try_cell(cell: str, log: Path) -> TriedCell:
-    """Train a few steps of one cell in new processes under mpirun; return what became of it."""
+    """Train a few steps of `cell`, such as 'ddp/mpi', under mpirun; write the run log to `log`."""
     backend, _, transport = cell.partition("/")
     words = [*_RUN, "--backend", backend, "--transport", transport, "--log-path", str(log)]
     ranks = launcher.command("mpirun", 2, args=launcher.ON_THIS_MACHINE)
@@ -60,7 +60,7 @@ def try_cell(cell: str, log: Path) -> TriedCell:
 
 
 def problem(rows: Sequence[TriedCell]) -> str:
-    """Return what is wrong with the machine or the exchange; '' if all is well."""
+    """Return what is wrong, such as a failed cell or unequal final parameters; '' if nothing is."""
     if bad := [row.cell for row in rows if not row.parity]:
         return f"{', '.join(bad)} failed, or parity is not proven"
     parted = len({row.parameters for row in rows}) > 1
@@ -68,7 +68,7 @@ def problem(rows: Sequence[TriedCell]) -> str:
 
 
 def main() -> int:
-    """Try every cell and print its row; return 0, or print the reason and return 1."""
+    """Try every cell and print its row; return 0, or print what is wrong and return 1."""
     rows = []
     with TemporaryDirectory(prefix="smoke-") as folder:
         for cell in CELLS:

@@ -1,4 +1,4 @@
-"""python -m bench timeline: record one training step as it happens here, without a framework."""
+"""python -m bench timeline: times within the training step of one process, without a framework."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _LEAST_STEPS = 20  # of a recording: the median of fewer moves with each of them
 
 class TimelineOptions(Options):
     """Record when one training step's forward pass ends and when each gradient is ready, in one
-    process without a framework: medians over steps after warm-up. python -m bench --emulate follows
-    the file.
+    process without a framework. Times are medians over steps after warm-up. python -m bench
+    --emulate replays the file.
     """
 
     example: ClassVar[str] = f"{_PROG} --out mine.json --batch-per-rank 16"
@@ -66,7 +66,7 @@ def _write(options: TimelineOptions, config: RunConfig) -> None:
 
 
 def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
-    """Parse this command's options and a run's. --help prints and exits 0. Raises UsageError."""
+    """Parse this command's options and a run's configuration; --help exits 0. Raises UsageError."""
     usage = f"{_PROG} --out OUT [options of python -m bench]"
     namespace, rest = new_parser(TimelineOptions, _PROG, usage).parse_known_args(argv)
     options, config = TimelineOptions.checked(vars(namespace), _PROG), parse_argv(rest)
@@ -77,10 +77,10 @@ def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
 
 
 class _Recorder(Observer):
-    """Marks of points on the device's own clock, which are events in the stream of a GPU.
+    """An observer that records when each step reaches its points, by the device's own clock.
 
-    `steps` has when each step reached its points, in seconds: forward (begin), loss, each
-    `gradient NAME` (ready), backward (end), ready (all gradients are means) and done.
+    `steps` has a dict per step, of seconds by point: 'forward' (begins), 'loss' (is computed),
+    'gradient NAME' (is ready), 'backward' (ends), 'ready' (all gradients) and 'done' (the update).
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch) -> None:
@@ -107,7 +107,7 @@ class _Recorder(Observer):
         self._mark("ready")
 
     def step_end(self) -> None:
-        """End a step: wait for the device once, between two steps, where nothing is timed."""
+        """Wait for the device, between two steps where nothing is timed; keep the step's times."""
         self._mark("done")
         self._watch.now()
         self.steps.append(dict(zip(self._points, self._watch.times(), strict=True)))
@@ -115,7 +115,7 @@ class _Recorder(Observer):
 
 
 def _record(config: RunConfig, steps: int) -> Timeline:
-    """Train `steps` steps after warm-up; return their medians. Raises UsageError as a run does."""
+    """Train `steps` steps after warm-up; return median times. Raises UsageError as a run does."""
     import torch
 
     from bench import data, models

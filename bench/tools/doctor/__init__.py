@@ -1,1 +1,1 @@
-"""`python -m bench doctor`: whether this machine, or this launch, is fit to be measured on."""
+"""`python -m bench doctor`: a check whether this machine or launch is fit for measurements."""

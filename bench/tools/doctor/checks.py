@@ -1,4 +1,4 @@
-"""Checks of one host: whether its libraries belong together, and whether it knows its name."""
+"""Checks of one host: whether its libraries fit together, and whether its own name resolves."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Finding(NamedTuple):
     cure: str = ""  # where not all is well
 
     def line(self, host: str = "") -> str:
-        """Write the finding as a person reads it."""
+        """Return the finding as a line for people; `host` stands before its text."""
         cure = f"; {self.cure}" if self.cure else ""
         return f"{self.level:<8} {self.name:<12} {host}{self.text}{cure}"
 
 
 def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield findings: imports, whether there is one MPI, and whether Horovod fits this torch."""
+    """Yield findings on the facts of probe.look: failed imports, two MPIs, and Horovod's build."""
     for name, error in facts["errors"].items():
         yield Finding(name, "failure", f"does not import: {error}", _SETUP)
     if facts["errors"]:
@@ -49,7 +49,7 @@ def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def own_name(host: str) -> Finding:
-    """Check that a host resolves its own name, as Gloo needs; return the finding."""
+    """Check that this host resolves its own name `host`, as Gloo needs; return the finding."""
     try:
         address = socket.getaddrinfo(host, None)[0][4][0]
     except OSError as error:

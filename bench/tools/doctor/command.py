@@ -1,4 +1,4 @@
-"""The doctor's round: it looks at this machine or launch, tries cells and prints findings."""
+"""The doctor, which checks this machine or launch and tries each cell (framework/transport)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CURE = "run python -m bench with this --backend and --transport to see all it p
 
 
 def main(argv: list[str]) -> int:
-    """Return exit status: 0 fit, 1 a failure was found, 2 wrong input, 128 + n signal n."""
+    """Print findings; return 0 if fit, 1 if not, 2 on wrong input, 128 + n on signal n."""
     findings: Iterable[Finding] = ()
     host, alone, fit = "", False, True
     try:
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 
 
 def _look(argv: Sequence[str], config: RunConfig) -> Iterator[Finding]:
-    """Yield findings of a machine by itself: libraries, host name and a trial of each cell."""
+    """Yield findings on this machine without a launcher: libraries, host name, a trial per cell."""
     facts = _probe()
     yield from checks.libraries(facts)
     yield checks.own_name(socket.gethostname())
@@ -86,7 +86,7 @@ def _look(argv: Sequence[str], config: RunConfig) -> Iterator[Finding]:
 
 
 def _try(argv: Sequence[str]) -> Finding:
-    """Run the doctor for one cell on ranks of this machine; return its finding."""
+    """Run the doctor under mpirun on this machine for the cell in `argv`; return its finding."""
     config = parse(argv)
     start = launcher.command("mpirun", config.world_size, args=launcher.ON_THIS_MACHINE)
     try:
@@ -109,7 +109,7 @@ def _try(argv: Sequence[str]) -> Finding:
 
 
 def _probe() -> dict[str, Any]:
-    """Return what a new process finds installed, or why it found nothing."""
+    """Run probe.look in a new process; return its facts, or the reason in 'errors' if it fails."""
     words = [sys.executable, "-m", "bench.tools.doctor.probe"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=_LOOK_S)
@@ -123,7 +123,7 @@ def _probe() -> dict[str, Any]:
 
 
 def parse(argv: Sequence[str]) -> RunConfig:
-    """Read a run's options, none required; set steps and rate. Raises UsageError on bad input."""
+    """Parse a run's options, all optional; fix the steps and learning rate. Raises UsageError."""
     sized = any(word.partition("=")[0] in _SIZES for word in argv)
     config = parse_argv([*argv, *([] if sized else ["--batch-per-rank", "4"])], PROG, _ABOUT)
     if not config.averages:
@@ -135,16 +135,16 @@ def parse(argv: Sequence[str]) -> RunConfig:
 
 
 def opening(config: RunConfig) -> str:
-    """Return the line that announces the comparison."""
+    """Return the line that announces the comparison of gradients."""
     ranks, images = config.world_size, config.samples_per_rank
     work = f"{config.model} at {config.image_size} px, {images} images on each of {ranks} rank(s)"
     return f"parity of {config.cell}: {work}, {STEPS} steps; loading torch ..."
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
-    """Return False if the exchanged gradients of a step are not the mean of the ranks' own.
+    """Compare a few steps' exchanged gradients with the mean of the ranks' own; print the finding.
 
-    Every rank draws other weights, so the result is False too if not all get rank 0's weights.
+    Returns False if they differ, or if a rank keeps its own first weights instead of rank 0's.
     """
     from bench.rig import assemble
     from bench.train.checks import digest
@@ -173,7 +173,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _finding(cell: str, steps: list[dict[str, Any]], holds: bool | None, sent: bool) -> Finding:
-    """Describe the worst step's parity and gradients that vary."""
+    """Make a finding of the compared steps; `sent` tells if all ranks received rank 0's weights."""
     from bench.instrument.parity import not_proven
 
     if holds is None:

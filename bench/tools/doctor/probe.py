@@ -1,4 +1,4 @@
-"""What is installed, found by imports in a process of its own, as a library may crash it."""
+"""Facts of the installed libraries, read in a separate process, which an import may crash."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def horovod() -> dict[str, Any]:
 
 
 def look() -> dict[str, Any]:
-    """Return facts of the libraries, and the error of each that does not import."""
+    """Return facts of the libraries; `errors` tells which fail to import, and why."""
     facts: dict[str, Any] = {"errors": {}, "gpus": 0}
     for reader in (torch, torchvision, mpi4py, horovod):
         try:

@@ -1,1 +1,1 @@
-"""Set-up of the environment that measures: standard library only, as nothing is installed yet."""
+"""Set-up of the Python environment; it needs the standard library only."""

