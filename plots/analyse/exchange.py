@@ -58,7 +58,7 @@ class Overlap:
 
 
 def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
-    """Yield mean step parts of each point in `observed`, and its step time without such timing."""
+    """Yield mean step parts of each point in `observed`, and its mean step time in other runs."""
     for point in sorted(observed.launches):
         means = observed.launches[point].values()
         unwatched = table.twin(point, observed.work(point))

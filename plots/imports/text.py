@@ -98,7 +98,7 @@ def _lines(data: bytes) -> list[Line]:
 
 
 def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row], list[str]]:
-    """Return rows and warnings of matches. A match of an epoch alone, say, is for lines below."""
+    """Return rows and warnings of matches. A match of only an epoch or rank is for later lines."""
     patterns, marker = [re.compile(p) for p in form.patterns], re.compile(form.marker)
     rows: list[Row] = []
     marked, parts = 0, 0

@@ -133,7 +133,7 @@ def changes(
 
     The ratio is later over earlier images/s, with Welch's interval. A point holds if the interval
     is at or above `below`, is slower if it lies under `below`, and else is not settled. `after` is
-    None if the later study has no usable run. `nothing` is the reason if only the earlier has one.
+    None if the later study has no usable run. `nothing` is the reason if the later lacks a point.
     """
     planned = {gap.point for a in (before, after) if a for gap in a.gaps}
     for point in sorted(before.table.launches.keys() | planned):

@@ -415,7 +415,7 @@ def _turns(a: Analysis) -> Iterator[Check]:
 
 
 def _sessions(a: Analysis) -> Iterator[Check]:
-    """Check whether the primary comparison's interval is over sessions, and list their ratios."""
+    """Check whether the primary interval is over sessions of measuring, and list their ratios."""
     if (c := a.primary) is None or not any(c.sessions):
         return
     each, over_them = by_session(c), c.unit == "sessions"

@@ -136,7 +136,7 @@ def mark(
     form: Callable[[float], str],
     axis: str = "y",
 ) -> None:
-    """Draw `values` along `axis`, at positions `at` of the other, with intervals or launches' dots.
+    """Draw `values` along `axis`, at positions `at` of the other axis, with intervals or dots.
 
     In an SVG, a mark shows its value as `form` writes it when the pointer is on it.
     """
