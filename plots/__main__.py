@@ -20,7 +20,7 @@ except ImportError as missing:
 
 
 class MakeReport(Command):
-    """Write report.html, report.md, figures, summary.json and tables; print the answer."""
+    """Write report.html, report.md, figures, summary.json and tables; print the study's result."""
 
     folder: StudyPath
     scaling: Path | None = option(
@@ -79,9 +79,9 @@ class DrawFigure(Command):
 class PackBundle(Command):
     """Pack one study for citing: logs, job scripts, a fresh report and a manifest, in one archive.
 
-    Runs may be missing; what is wrong with the study, its report says.
-    With --in-place its logs and job scripts are moved into STUDY/logs.tar.gz instead, where all
-    commands read them; `tar xzf` brings them back.
+    Runs may be missing: the report names what is wrong with the study.
+    With --in-place, logs and job scripts are moved into STUDY/logs.tar.gz instead. All commands
+    read them there, and `tar xzf` unpacks them.
     """
 
     folder: StudyPath
@@ -98,7 +98,7 @@ class PackBundle(Command):
 
 
 class ExportStudy(Command):
-    """Write a study's comparisons as a table for a paper."""
+    """Write a study's comparisons as a LaTeX table for a paper."""
 
     form: Literal["latex"] = option(..., "of the file", shown=Shown("FORMAT"))
     folder: StudyPath
@@ -113,10 +113,11 @@ class ExportStudy(Command):
 
 
 class CompareStudies(Command):
-    """Put studies side by side: systems, dates, versions.
+    """Put studies side by side: systems, dates, versions, images/s.
 
-    With --fail-below, the exit code is 0 if every point holds, 1 if a point is surely slower, 3 if
-    that is not settled (also if a point is missing or of other work), 2 for bad input.
+    With --fail-below R, each point's images/s in the last study are divided by those in the first.
+    The exit code is 0 if every point's whole interval is at R or above, 1 if that of any point is
+    below R, 2 for bad input. Otherwise it is 3, also if a point is missing or did other work.
     """
 
     folders: tuple[StudyPath, ...] = option(
@@ -155,7 +156,7 @@ PROGRAM = Group(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return the exit code: 2 for a user's mistake, with a line on stderr, 130 after Ctrl-C."""
+    """Run the command in `argv`; return its exit code: 2 for a mistake, 130 after Ctrl-C."""
     return call("python -m plots", PROGRAM, argv)
 
 

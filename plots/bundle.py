@@ -1,6 +1,4 @@
-"""One study packed for citing: an archive with its logs, a fresh report and a manifest of every
-file; or its logs alone, packed in place.
-"""
+"""One study packed for citing, with a fresh report and a manifest, or its logs packed in place."""
 
 from __future__ import annotations
 
@@ -29,10 +27,11 @@ _STARTED = re.compile(rb'"started": "([^"]+)"')  # in the first line of a run lo
 
 
 def bundle(folder: Path, out: Path | None) -> Path:
-    """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
+    """Write FOLDER.tar.gz beside the folder, or to `out` (a file or a folder); return its path.
 
-    Raises UsageError if the folder has no study.toml or is being worked in, or if the archive is
-    there with other contents. The report in the archive says what else is wrong.
+    The same folder gives the same bytes. Raises UsageError if the study has no study.toml or no
+    usable run, if a job runs or recorded no end, or if the archive exists with other contents. The
+    report in the archive says what else is wrong.
     """
     name, place = folder.resolve().name, out or folder.resolve().parent
     target = place / f"{name}.tar.gz" if place.is_dir() else place
@@ -58,8 +57,8 @@ def bundle(folder: Path, out: Path | None) -> Path:
 def archive_logs(folder: Path) -> Path:
     """Move a study's logs and job scripts into FOLDER/logs.tar.gz, and return its path.
 
-    The same logs give the same bytes. Raises UsageError if the folder has no logs, if it is being
-    worked in, or if the archive does not hold what was written.
+    The same logs give the same bytes. Raises UsageError if the folder has no logs, or if a job runs
+    or recorded no end. If the archive reads back differently, it raises too and removes no log.
     """
     with _contents(folder) as files:
         moved = {path: data for path, data in files.items() if path not in _STAYS}
@@ -79,9 +78,9 @@ def archive_logs(folder: Path) -> Path:
 
 @contextmanager
 def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
-    """Yield the study's files by path, archived ones too; no job starts here meanwhile.
+    """Lock out new jobs of a study, and yield the bytes of its files by path, archived files too.
 
-    Raises UsageError if a job runs (it holds the lock or recorded no end), or if copies differ.
+    Raises UsageError if a job runs or recorded no end, or if a file and its archived copy differ.
     """
     with ExitStack() as locked:
         if (folder / "jobs.jsonl").exists():

@@ -1,4 +1,4 @@
-"""The commands python -m plots import and published: numbers that others measured."""
+"""The commands `import` and `published` of python -m plots, for numbers that others measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plots.require import ExistingFolder
 
 
 class ImportLogs(ImportOptions):
-    """Read other tools' logs into a table: one value per quantity and size, and how it was made."""
+    """Read other tools' logs into a table: a mean per quantity and size, and how it was made."""
 
     def run(self) -> None:
         if self.batch_per_rank is not None and self.global_batch is not None:
@@ -48,7 +48,7 @@ class ImportLogs(ImportOptions):
 
 
 class ShowPublished(Command):
-    """Show imported and published numbers on a page, on both baselines, with ours beside them."""
+    """Write published.md: imported and published numbers, their efficiencies, and our studies."""
 
     folder: ExistingFolder = option(..., "with tables of points (*.csv)", shown=Shown("FOLDER"))
     study: tuple[ExistingFolder, ...] = option(

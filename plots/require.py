@@ -12,7 +12,7 @@ from bench.options import Shown
 
 
 def require_folder(folder: Path) -> Path:
-    """Return `folder`; raise UsageError if it is no folder, such as a packed archive."""
+    """Return `folder`. Raises UsageError if it is not a folder, such as a packed archive."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     return folder

@@ -1,1 +1,1 @@
-"""Functions from rows to numbers, which neither read nor write a file."""
+"""Statistics computed from data frames of runs. Nothing here reads or writes a file."""

@@ -1,4 +1,8 @@
-"""Costs of the gradient exchange: parts of steps, runs without exchange, and all-reduces alone."""
+"""Costs of the gradient exchange, from parts of steps, runs without it, and all-reduces alone.
+
+Observed steps are steps of which each part is timed (observe=breakdown). Functions append pairs of
+points that cannot be compared, with the reason, to their argument `missing`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins 
 
 @dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """Mean seconds of the parts of observed steps, and of steps that were not observed."""
+    """Mean seconds of a point's step: by part if parts were timed, and whole if they were not."""
 
     point: Point
     parts: Mapping[str, Estimate]  # those of SHOWN
@@ -35,7 +39,7 @@ class StepParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Seconds that a point's exchange adds to a step; a value is None if its runs are missing."""
+    """Seconds that the exchange adds to a point's step. A value is None if its runs are missing."""
 
     point: Point
     exposed_seconds: Estimate | None
@@ -45,7 +49,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Seconds of a step whose exchange overlaps the backward pass, or follows it (blocking)."""
+    """Step times of a point: with the exchange during the backward pass, and after (blocking)."""
 
     point: Point
     overlapped_seconds: Estimate
@@ -54,7 +58,7 @@ class Overlap:
 
 
 def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
-    """Yield observed points' parts; exposed time is `waiting` for other ranks, then `reducing`."""
+    """Yield mean step parts of each point in `observed`, and its mean step time in other runs."""
     for point in sorted(observed.launches):
         means = observed.launches[point].values()
         unwatched = table.twin(point, observed.work(point))
@@ -75,8 +79,10 @@ def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Ite
 
 
 def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
-    """Yield exchange costs of points. Inflation is seconds of the backward pass with the exchange
-    minus without it, paired by launch; difference is the same of unobserved steps.
+    """Yield what the exchange costs each point, in seconds of a step.
+
+    Inflation is the backward pass with the exchange minus without it, from `observed` steps.
+    Difference is the same of whole steps, from `table`. Both are paired by launch.
     """
     watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
     for point in sorted(table.launches.keys() | watched.keys()):
@@ -102,7 +108,7 @@ def _mean(seconds: Sequence[float]) -> Estimate | None:
 
 
 def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
-    """Yield each point's overlapped and blocking step times, and their ratio paired by launch."""
+    """Yield step times of each point that ran overlapped and blocking, and their paired ratio."""
     for point in sorted(table.launches):
         blocking, launches = _without(table, point, "overlap", missing)
         if launches:
@@ -117,7 +123,7 @@ def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
 def _without(
     table: Table, point: Point, field: str, missing: list[NotCompared]
 ) -> tuple[Point, list[LaunchId]]:
-    """Return the point that differs only in `field` being off, and shared launches ([] if none)."""
+    """Return the same point with `field` off and the launches of both, or `point` itself and []."""
     work = table.work(point) if point in table.launches else {}
     if work.get(field) != "on" or (other := table.twin(point, {**work, field: "off"})) is None:
         return point, []
@@ -128,14 +134,14 @@ def _without(
 def _differences(
     table: Table, a: Point, seconds: Callable[[LaunchMean], float], missing: list[NotCompared]
 ) -> list[float]:
-    """Return `a`'s `seconds` minus those of its twin without exchange, for each shared launch."""
+    """Return `seconds` of `a` minus those of `a` without exchange, for each launch of both."""
     b, launches = _without(table, a, "exchange", missing)
     return [seconds(table.launches[a][x]) - seconds(table.launches[b][x]) for x in launches]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Predicted efficiencies of a point whose exchange is fully exposed or fully overlapped."""
+    """Predicted efficiencies of a point: with its exchange fully exposed, and fully overlapped."""
 
     point: Point
     curve: str
@@ -148,10 +154,11 @@ class Bound:
 def bounds(
     table: Table, runs: pd.DataFrame, measured: Sequence[Measured], missing: list[NotCompared]
 ) -> Iterator[Bound]:
-    """Yield a bound for each distributed point that has a plain process and a log of all-reduces.
+    """Yield predicted efficiencies of each point that has a baseline and a log of all-reduces.
 
-    The log has the point's cell, ranks and processor. Lines fitted to it give the time of one
-    all-reduce of all gradients. Compute time is the plain step, divided by ranks if strong.
+    The baseline is one process without exchange: its step is the compute time, divided by the ranks
+    for strong scaling. `measured` holds logs; a point's has the same cell, ranks and processor.
+    Lines fitted to it give the time of one all-reduce of all gradients.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):
@@ -188,11 +195,11 @@ def bounds(
 
 
 def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:
-    """Fit one line to small sizes and one to large, split where both fit best; if n < 6, only one.
+    """Fit a line to small sizes and one to large, split where both fit best; one line if n < 6.
 
-    Takes (bytes, seconds) by rising bytes. Returns each line's first and last bytes, its latency in
-    seconds and its seconds per byte, neither below zero. The model is Hockney's (1994), fitted by
-    least squares of relative errors.
+    `times` are (bytes, seconds) by rising bytes. Returns ((first bytes, last bytes), (latency in
+    seconds, seconds per byte)) of each line, of which no latency or slope is below zero. The model
+    is Hockney's (1994), fitted by least squares of relative errors.
     """
     from scipy.optimize import nnls  # which takes half a second to import
 

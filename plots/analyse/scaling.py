@@ -1,4 +1,4 @@
-"""Throughput, scaling against a named baseline, and gains of arms, from a table of points."""
+"""Throughput, scaling efficiency and gains of arms (conditions of a study), from a point table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BASELINE_MAY_DIFFER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """Speed and resources of a point on one curve; estimates are geometric means over launches."""
+    """Speed and resources of a point on a curve. Estimates are geometric means over launches."""
 
     point: Point
     curve: str
@@ -42,7 +42,7 @@ class Throughput:
 
 @dataclass(frozen=True, kw_only=True)
 class Efficiency:
-    """A point on a curve against a one-rank baseline."""
+    """Efficiency and speed-up of a point on a scaling curve, against a one-rank baseline."""
 
     point: Point
     curve: str
@@ -57,7 +57,7 @@ class Efficiency:
 
 
 def throughput(table: Table) -> Iterator[Throughput]:
-    """Yield the throughput of every point of every curve; sizes rise along each series."""
+    """Yield the throughput of each curve's points by rising size; flag a fall of images/s."""
     falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
@@ -85,7 +85,8 @@ def resources_of_point(
 ) -> dict[str, Estimate | None]:
     """Estimate a point's memory in bytes, FLOP/s per rank and FLOP utilisation (1 = peak).
 
-    A value is None if a launch lacks it. Utilisation is of the stated peak (Chowdhery et al. 2022).
+    `launches` holds each launch's resources by name, `rate` the images/s of all ranks. A value is
+    None if a launch lacks it. Utilisation is of the stated peak (Chowdhery et al. 2022).
     """
 
     def mean(name: str) -> Estimate | None:
@@ -104,7 +105,7 @@ def resources_of_point(
 
 
 def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]:
-    """Yield distributed points' efficiencies against the common and their own one-rank baseline."""
+    """Yield each point's efficiencies against one process alone and against its cell's one rank."""
     for curve, point, plain in distributed(table):
         one_rank = point._replace(world_size=1, batch_per_rank=fixed(point, curve))
         for kind, baseline in (("common", plain), ("own", one_rank)):
@@ -113,7 +114,7 @@ def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]
 
 
 def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
-    """Yield (curve, point, plain process), of equal images per rank (weak) or step (strong)."""
+    """Yield (curve, point, one process alone) of equal images per rank (weak) or step (strong)."""
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             if point.cell != "single":
@@ -129,10 +130,11 @@ def _against(
     baseline: Point,
     missing: list[NotCompared],
 ) -> Iterator[Efficiency]:
-    """Yield a point's efficiency against a baseline, paired by launch if enough are shared.
+    """Yield a point's efficiency against a baseline, or append to `missing` why there is none.
 
-    The efficiency is T(p0) / T(p) for weak scaling and T(p0) / (p T(p)) for strong. The speed-up is
-    p times the efficiency. The overhead T(p) - T(p0) has a meaning for weak scaling only.
+    With step times T on p ranks and T0 of the baseline, efficiency is T0 / T (weak scaling) or
+    T0 / (p T) (strong). Speed-up is p times the efficiency. Only weak scaling has an overhead,
+    T - T0. Times are paired by launch if enough launches hold both points.
     """
     pair = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.launches:
@@ -180,7 +182,7 @@ def _against(
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """Ratio of images/s: a point over the same cell in the baseline arm."""
+    """Ratio of a point's images/s to those of the same cell and size in another arm."""
 
     point: Point
     baseline: Point
@@ -188,9 +190,9 @@ class Gain:
 
 
 def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Gain]:
-    """Yield each point's gain over the same point in the arm that its own arm names as `over`.
+    """Yield each point's gain in images/s over the same cell and size in another arm.
 
-    A study that compares arms of one cell has no gains. `ratio` is of images/s.
+    The point's arm names the other as `over`. A study that compares arms of one cell has no gains.
     """
     for point in table.launches if study.reference != study.candidate else ():
         baseline = point._replace(arm=study.over(point.arm) or point.arm)

@@ -1,4 +1,4 @@
-"""One study, analysed: the numbers that a report prints, computed once and rounded nowhere."""
+"""The analysis of one study: all numbers that a report prints, computed once and not rounded."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Trend:
 
     @property
     def changes(self) -> bool:
-        """Whether the runs together still changed, by more than LIMIT and beyond noise."""
+        """Whether step time, over all judged runs, changed by more than LIMIT and beyond noise."""
         if self.over_first is None or abs(self.over_first.ratio - 1) <= LIMIT:
             return False
         ends = self.over_first.interval()
@@ -61,7 +61,7 @@ class Trend:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """The job's step time at a point: medians over runs of each run's percentiles."""
+    """Step times of all ranks together at a point: medians over runs of each run's percentiles."""
 
     point: Point
     runs: int
@@ -102,7 +102,7 @@ class Analysis:
 
     @property
     def timelines(self) -> list[str]:
-        """The timelines that emulated runs followed, each a name and the head of its digest."""
+        """Timelines by which emulated compute slept, each a name and the head of its digest."""
         facts = self.loaded.runs["facts"]
         return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
 
@@ -114,12 +114,12 @@ class Analysis:
 
     @property
     def primary(self) -> Comparison | None:
-        """The primary comparison, which decides at the full error; None if there is none."""
+        """The primary comparison, decided at 5 % while all others share 5 %; None without one."""
         return next((c for c in self.comparisons if c.primary), None)
 
     @property
     def notes(self) -> list[str]:
-        """What had to be assumed, and what is not as planned."""
+        """Sentences on what had to be assumed about the runs, and on what is not as planned."""
         study, notes = self.loaded.study, list(self.loaded.notes)
         studies = Counter(self.loaded.runs["study"].fillna("none")).most_common()
         if studies[1:]:
@@ -132,7 +132,7 @@ class Analysis:
 
     @property
     def attempts(self) -> dict[str, dict[str, int]]:
-        """Counts of runs without a number, by cell ('' if not known) and by how they ended."""
+        """Counts of failed or repeated runs, by cell ('' if not known), then by how they ended."""
         loaded = self.loaded
         ends = [(x.cell, "repeated" if x.state == "ok" else x.state) for x in loaded.superseded]
         ends += [(x.cell, x.state) for x in loaded.unusable if x.state != "ok"]  # else a copy
@@ -147,7 +147,7 @@ def analyse(
     loaded: Loaded,
     collectives: Sequence[Measured] = (),
 ) -> Analysis:
-    """Compute all numbers of a study that has a usable run."""
+    """Compute all numbers of a study with a usable run; `collectives` are logs of all-reduces."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = planned_points(study), list[NotCompared]()
     held = {p: {launch.number for launch in launches} for p, launches in table.launches.items()}
@@ -189,10 +189,7 @@ def _single_first(row: Gain | Trained) -> tuple[object, ...]:
 
 
 def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
-    """Yield the job's step times at each point: medians over runs of each run's percentiles.
-
-    p95 and p99 are None where a run has too few steps.
-    """
+    """Yield each point's step times; p95 and p99 are None if a run has too few steps for them."""
 
     def order(p: Point) -> tuple[object, ...]:
         return p.arm, p.world_size, p.batch_per_rank, p.cell != "single", p
@@ -210,10 +207,10 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
 
 
 def planned_points(study: Study) -> list[Planned]:
-    """List every planned (curve, point), except points whose steps are observed.
+    """List every planned (curve, point), except points whose runs time the parts of steps.
 
-    The list is empty for a study that a site must still complete. Raises UsageError for a plan
-    that cannot run.
+    The list is empty if a study leaves ranks or transports to a site's file. Raises UsageError for
+    a plan that cannot run.
     """
     if study.needs_site:
         return []
@@ -228,7 +225,7 @@ def planned_points(study: Study) -> list[Planned]:
 
 
 def trends(runs: pd.DataFrame) -> list[Trend]:
-    """Return the trend of each cell and arm over all its runs, as a single run is too noisy."""
+    """Return the change of step time within runs, pooled over all runs of each cell and arm."""
     pooled = []
     grouped: Any = runs.groupby(["cell", "arm"])
     for (cell, arm), rows in grouped:
@@ -239,7 +236,7 @@ def trends(runs: pd.DataFrame) -> list[Trend]:
 
 
 def machine(host: dict[str, Any]) -> str:
-    """Describe the machine of a run in one line: GPUs of all nodes, processor, cores, nodes."""
+    """Describe in one line the machine of a run's `host` record: GPUs, processor, cores, nodes."""
     ranks = host.get("ranks", ())
     cpus = Counter(rank["cpu"] for rank in ranks if "cpu" in rank)
     cores = {n for rank in ranks if (n := rank.get("cpus_on_node")) is not None}
@@ -256,7 +253,7 @@ def machine(host: dict[str, Any]) -> str:
 
 
 def gloo_builds(a: Analysis) -> str:
-    """Name the Gloo behind each compared cell that uses Gloo; '' if no cell does."""
+    """Name the Gloo build of each compared cell that uses Gloo; '' if no cell does."""
     versions = a.loaded.host.get("versions", {})
     cells = [cell for c in a.comparisons for cell in (c.reference, c.candidate)]
     builds = {label(cell): build for cell in cells if (build := gloo(cell, versions))}
@@ -264,7 +261,7 @@ def gloo_builds(a: Analysis) -> str:
 
 
 def workload(a: Analysis) -> str:
-    """Describe the training by facts that all runs share, and name fields with unusual values."""
+    """Describe model, data, image size, precision, and other options that are not at default."""
     values: dict[str, set[str]] = defaultdict(set)
     for cell, facts in zip(a.loaded.runs["cell"], a.loaded.runs["facts"], strict=True):
         work = comparability.varied_of(facts)

@@ -1,4 +1,4 @@
-"""Trainings to a target: how many reached it, after how many epochs and seconds."""
+"""Trainings to a target accuracy: how many reached it, after how many epochs and seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.study.stats import Estimate
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """The trainings of a point; seconds and epochs are of those that reached the target."""
+    """The trainings of a point. Seconds and epochs are of trainings that reached the target."""
 
     point: Point
     target: float | None
@@ -48,10 +48,7 @@ class RankPaces:
 
 
 def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
-    """Yield a summary of each point's trainings; points without trainings are left out.
-
-    Seconds and epochs are of trainings that reached the target; accuracies are of all, at the end.
-    """
+    """Yield a summary of each point that has trainings. A repeated training counts once."""
     for point, rows in by_point(runs):
         # one of the same seed is the same training: counted twice, n would be too large
         of_seed = {(t.seed, t.index): t for group in rows["trainings"][::-1] for t in group}
@@ -87,7 +84,7 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
 
 
 def summarise_ranks(runs: pd.DataFrame) -> Iterator[RankPaces]:
-    """Yield a row for each point of a backend whose ranks need not wait."""
+    """Yield speed and accuracy by rank of each point whose backend can be asynchronous."""
     for point, rows in by_point(runs):
         records = [one for one in rows["served"] if one]
         if not records:

@@ -1,4 +1,4 @@
-"""Other tools' logs: text into observations (text), observations into points (points); options."""
+"""Import of other tools' logs: module `text` reads their numbers, and `points` averages these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.shell import Command
 
 
 class ImportOptions(Command):
-    """Which logs to read, in which format, and what their lines do not say."""
+    """Options of an import: the logs, their format, and what the lines do not say."""
 
     form: str = option(..., "mxnet, csv, ...; see plots/README", shown=Shown("FORMAT"))
     logs: tuple[Path, ...] = option(..., "logs of that format", shown=Shown("FILE", nargs="*"))

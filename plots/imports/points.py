@@ -1,4 +1,4 @@
-"""Observations into points: one value per quantity and size, with its reducer and no interval."""
+"""Averages of other tools' numbers: one point per quantity and size, without an interval."""
 
 from __future__ import annotations
 
@@ -51,9 +51,10 @@ def find_format(options: ImportOptions) -> Format:
 def read(
     form: Format, paths: Sequence[Path], options: ImportOptions, source: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Read files of one format: all numbers, a point for each quantity and size, and warnings.
+    """Read files of one format; return all numbers, a point per quantity and size, and warnings.
 
-    Raises UsageError, naming the file, if it has nothing of the format or impossible values.
+    `source` says who published the files. Raises UsageError, naming the file, if a file has nothing
+    of the format or impossible values.
     """
     parts: list[pd.DataFrame] = []
     warnings: list[str] = []
@@ -92,7 +93,7 @@ def _complete(
     form: Format,
     options: ImportOptions,
 ) -> pd.DataFrame:
-    """Fill in what options or ranks say of a file; add warnings. Raises UsageError."""
+    """Add sizes and backend from options and rank `tags`. Raises UsageError if these contradict."""
     if values.empty:
         nothing = f"nothing in it is of the format {options.form} ({form.written_by})"
         raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
@@ -123,7 +124,7 @@ def _complete(
 
 
 def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.DataFrame:
-    """Take files of one size as runs or ranks. Raises UsageError if `files` is missing or wrong."""
+    """Give each file a rank if `files` is 'ranks'. Raises UsageError if it is missing or wrong."""
     if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
         return values
     of_runs = form.one_speaks or form.trainings or values["rank"].notna().any()
@@ -138,7 +139,7 @@ def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.D
 
 
 def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
-    """Drop lines that a restart wrote again. Raises UsageError for two numbers in one place."""
+    """Drop repeated numbers. Raises UsageError if one step of one rank has two values."""
     place = ["file", "source", "quantity", *PLACES, *WORDS]
     once = values[~values.duplicated([*place, "value"])]
     if len(once) < len(values):
@@ -215,7 +216,7 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
 def _over_ranks(
     rows: pd.DataFrame, quantity: str, form: Format
 ) -> tuple[pd.Series[float], str, int]:
-    """Return a quantity's number for each run, epoch and step, which form the index.
+    """Reduce a quantity over ranks: one number for each run, epoch and step, which form the index.
 
     Also returns in words how ranks were reduced ('' if they were not), and how many numbers were
     left out because ranks are missing.
@@ -248,7 +249,7 @@ def _over_ranks(
 
 
 def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[str]:
-    """Yield a Markdown table per size: rows are epochs, columns are quantities with reducers."""
+    """Yield Markdown: for each size a table with a row per epoch and a column per quantity."""
     sizes: dict[tuple[str, str], dict[str, pd.Series[float]]] = {}
     keys = [*POINT, "quantity"]
     grouped: Any = values[values["epoch"].notna()].groupby(keys, dropna=False, sort=False)

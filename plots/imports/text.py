@@ -1,4 +1,4 @@
-"""Text of other tools' logs as observations: a row for each number, with its place."""
+"""Numbers read from other tools' logs, each in a row with its run, rank, epoch, step and size."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One kind of file, read by patterns, or as a table if there are no patterns."""
+    """One kind of file, read by regular expressions, or as a table if it has none."""
 
     written_by: str
     patterns: Sequence[str] = ()  # a group's name is a quantity or a place
@@ -56,7 +56,7 @@ FORMATS = {name: Format(**keys) for name, keys in tomllib.loads(_TABLES).items()
 
 
 class Line(NamedTuple):
-    """One line without colours and tag; `rank` is a launcher's tag, None without one."""
+    """One line without colours and launcher's tag; `rank` is from the tag, or None without it."""
 
     number: int
     text: str
@@ -64,10 +64,10 @@ class Line(NamedTuple):
 
 
 def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str], set[float]]:
-    """Read a file as numbers, warnings, and the ranks that a launcher put before its lines.
+    """Read a file; return its numbers, warnings, and the ranks that a launcher put before lines.
 
-    Columns are quantity (with its unit; times are in seconds), value, and PLACES and WORDS, nan if
-    unknown. If a match has `value` but no `name`, the parameter `name` is its quantity.
+    Columns are quantity (with its unit; times are in seconds), value, PLACES and WORDS, which are
+    nan if unknown. A match with a `value` but no `name` has the file's `name` as its quantity.
     Raises UsageError for a text that is no number, and for a table with a wrong row or heading.
     """
     lines = _lines(data)
@@ -81,7 +81,7 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
 
 
 def _lines(data: bytes) -> list[Line]:
-    """Split a file into lines, without tags and with only the last state of a progress bar."""
+    """Split a file into lines without launchers' tags. A progress bar keeps its last state only."""
     text = _COLOUR.sub("", data.decode("utf-8-sig", errors="replace"))
     lines = []
     for line in text.removesuffix("\n").split("\n"):
@@ -98,7 +98,7 @@ def _lines(data: bytes) -> list[Line]:
 
 
 def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row], list[str]]:
-    """Return rows and warnings of all matches. A match of places alone holds for lines below."""
+    """Return rows and warnings of matches. A match of only an epoch or rank is for later lines."""
     patterns, marker = [re.compile(p) for p in form.patterns], re.compile(form.marker)
     rows: list[Row] = []
     marked, parts = 0, 0
@@ -131,7 +131,7 @@ def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row]
 
 
 def _of_table(lines: Iterable[Line]) -> list[Row]:
-    """Read the lines below a heading, but no column without a name, such as pandas' row number."""
+    """Read a table below its heading, without unnamed columns, such as pandas' row number."""
     lines = [line for line in lines if line.text.strip()]
     if not lines:
         return []

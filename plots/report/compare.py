@@ -1,4 +1,4 @@
-"""Studies side by side: what differs, what changed at each point, whether the last one holds."""
+"""Studies side by side: how they differ, and whether the last is as fast as the first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _NOT_COMPARED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A point of two studies: images per second in each, their ratio, or why there is none."""
+    """A point in two studies: images/s in each, their ratio, and the reason for its state."""
 
     point: Point
     state: Hold = "not settled"
@@ -64,7 +64,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Compared:
-    """Studies side by side, as a page and as data; `judged` is empty unless a limit was given."""
+    """Studies side by side, as a page and as data; `judged` has the points if a limit was given."""
 
     page: Page
     data: dict[str, Any]
@@ -80,7 +80,8 @@ def hold(changed: Sequence[Change]) -> Hold:
 def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
     """Compare studies; judge each point's images/s in the last against `below` times the first's.
 
-    Raises UsageError for a single study, a study without logs, or two studies with equal runs.
+    Without `below` nothing is judged. Raises UsageError for a single study, for two that share a
+    run, and for one without usable runs. With `below`, the last may lack usable runs.
     """
     if len(folders) < 2:
         raise UsageError("one study has nothing beside it; name two")
@@ -128,11 +129,11 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
 def changes(
     before: Analysis, after: Analysis | None, below: float, nothing: str = "not in the later study"
 ) -> Iterator[Change]:
-    """Yield a change for each point run earlier, or planned in either study and run in neither.
+    """Yield a change for each point that the earlier study ran, or that was planned and never ran.
 
-    The ratio is later over earlier images/s, with Welch's interval on logs, as studies share no
-    launches. `after` is None if the later study has no usable run. `nothing` is the reason for a
-    point that only the earlier study ran. A point without an interval is not settled.
+    The ratio is later over earlier images/s, with Welch's interval. A point holds if the interval
+    is at or above `below`, is slower if it lies under `below`, and else is not settled. `after` is
+    None if the later study has no usable run. `nothing` is the reason if the later lacks a point.
     """
     planned = {gap.point for a in (before, after) if a for gap in a.gaps}
     for point in sorted(before.table.launches.keys() | planned):
@@ -168,8 +169,8 @@ def changes(
 
 
 def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
-    """List (name, each study's values) for facts in which the studies differ, without those that
-    follow from a point's size, a framework's knobs or the launch.
+    """List (name, value in each study, ...) of facts in which studies differ. Left out are facts
+    that follow from a point's size, a framework's knobs or the launch.
     """
     by_study = []
     for a in studies:

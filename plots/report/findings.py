@@ -1,7 +1,4 @@
-"""Findings of a study, each made once: sentences and checks.
-
-The terminal, the pages and summary.json choose from these findings.
-"""
+"""Findings of a study: sentences and checks, from which terminal, pages and summary.json choose."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ Check = tuple[str, bool | None, str]  # name, whether it holds (None: nothing te
 class Statement:
     """A sentence or two on a study.
 
-    `kind`: answer, others, machine, scaling, training, emulated, why, next, note or check.
+    `kind`: answer, others (verdicts), machine, scaling, training, emulated, why, next, note, check.
     """
 
     kind: str
@@ -89,7 +86,7 @@ def findings(a: Analysis) -> list[Statement]:
 
 
 def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> list[Statement]:
-    """Return `whole`, the findings of `a`, with the sentences on scaling of the study `other`."""
+    """Return `whole`, the findings of `a`, with those on scaling taken from the study `other`."""
     about = {kind: [one for one in findings(other) if one.kind == kind] for kind in _OF_CURVES}
     first, *emulated = about["emulated"] or about["machine"]
     return [
@@ -103,7 +100,7 @@ def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> lis
 
 
 def terminal(whole: Sequence[Statement], page: Path) -> list[str]:
-    """Return at most four lines: the answer, all comparisons, the checks and the page's address."""
+    """Return up to four lines: the answer, a count of verdicts, the checks, the page's address."""
     lines = [one.text for kind in ("answer", "others") for one in whole if one.kind == kind]
     return [*(clean(line, 500) for line in (*lines, standing(whole))), page.absolute().as_uri()]
 
@@ -132,7 +129,7 @@ def _way(c: Comparison) -> str:
 
 
 def _comparison(a: Analysis, c: Comparison) -> str:
-    """State which side is faster and how surely, with n and machine."""
+    """State which side is faster, by how much and how surely, with launches and machine."""
     first, second = sides(c)
     ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
     nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
@@ -157,7 +154,7 @@ def _comparison(a: Analysis, c: Comparison) -> str:
 
 
 def _share(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> str:
-    """Write by how much the side ahead may be faster, '4.9 to 10.1 %', from the ratio's ends."""
+    """Write by how much the side ahead may be faster, '4.9 to 10.1 %', from low and high ratio."""
     low, high = ratios or (1.0, 1.0)
     low, high = (low, high) if c.paired.ratio > 1 else (1 / high, 1 / low)
     return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
@@ -171,7 +168,7 @@ def _curve(c: Comparison) -> str:
 
 
 def _contrast(a: Analysis, curves: Analysis) -> Iterator[str]:
-    """Yield a sentence if the primary comparison and emulated curves favour different sides."""
+    """Yield a sentence if real compute in `a` and emulated `curves` favour different sides."""
     c = a.primary
     slept = [e for e in by_weight(curves) if e.emulated]
     same = [e for e in slept if c and (e.reference, e.candidate) == (c.reference, c.candidate)]
@@ -216,8 +213,9 @@ def _scaling(a: Analysis) -> Iterator[str]:
 
 
 def _trained(a: Analysis) -> Iterator[str]:
-    """Yield a sentence for each batch and arm at the largest world size: the median seconds to the
-    target, or without a target the accuracy after the last epoch.
+    """Yield a sentence per batch and arm at the largest world size.
+
+    It has the median seconds to the target, or without a target the accuracy at the end.
     """
     most = max((t.point.world_size for t in a.trained), default=0)
     groups: dict[tuple[int, str], list[Trained]] = defaultdict(list)
@@ -238,7 +236,7 @@ def _trained(a: Analysis) -> Iterator[str]:
 
 
 def _emulated(a: Analysis) -> Iterator[str]:
-    """Yield sentences on what slept, what is real, and at how many ranks the cores are full."""
+    """Yield sentences on emulation: what slept, what is real, how many ranks fill the cores."""
     if not a.timelines:
         return
     which = "All compute" if a.emulated() else "Compute of the runs that are marked so"
@@ -317,7 +315,7 @@ def checks(a: Analysis) -> Iterator[Statement]:
 
 
 def _launches(a: Analysis) -> Iterator[Check]:
-    """Check for missing launches, a changed study, and runs set aside or without a number."""
+    """Check for missing launches, a changed study, runs left out as different, failed attempts."""
     planned, n = a.loaded.study.launches, count(a.launches, "launch")
     n += " of each size" if a.loaded.runs["world_size"].nunique() > 1 and a.comparisons[1:] else ""
     points = count(len(a.planned), "planned point")
@@ -379,7 +377,7 @@ def _parameters(a: Analysis) -> Iterator[Check]:
 
 
 def _turns(a: Analysis) -> Iterator[Check]:
-    """Check whether all pairs took turns, and whether turns favour a side of the primary pair."""
+    """Check whether pairs alternated window by window, and whether that favours a primary side."""
     compared = {cell for c in a.comparisons for cell in (c.reference, c.candidate)}
     runs = a.loaded.runs
     reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])
@@ -417,7 +415,7 @@ def _turns(a: Analysis) -> Iterator[Check]:
 
 
 def _sessions(a: Analysis) -> Iterator[Check]:
-    """Check whether the primary comparison's interval is over sessions, and list their ratios."""
+    """Check whether the primary interval is over sessions of measuring, and list their ratios."""
     if (c := a.primary) is None or not any(c.sessions):
         return
     each, over_them = by_session(c), c.unit == "sessions"
@@ -432,7 +430,7 @@ def by_session(c: Comparison) -> tuple[str, ...]:
 
 
 def _machine(a: Analysis) -> Iterator[Check]:
-    """Check whether the machine was quiet, runs were steady and medians give the same ratio."""
+    """Check whether the machine was quiet, runs steady, and median steps give the same ratio."""
     shares = a.loaded.runs.set_index("log")["others_share"].dropna().astype(float)
     noisy, known = shares[shares > NOISY].sort_values(), len(shares)
     most = f"more than {rule(NOISY)} of a node's processor time"

@@ -39,7 +39,7 @@ def escape(value: object, limit: int = 1000) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """Write '64.7 % [62.3, 67.2]', or for n < 6 single values: '64.7 % (n=2: 64.2, 65.2)'."""
+    """Write an estimate: '64.7 % [62.3, 67.2]', or with n < 6 '64.7 % (n=2: 64.2, 65.2)'."""
     if e.shown is not None:
         # no end of a ratio is written as 1 unless it is 1
         low, high = ends(*e.shown, 3, 1.0) if form is ratio else map(form, e.shown)
@@ -93,7 +93,7 @@ def number(value: Any) -> str:
 
 
 def slug(title: str) -> str:
-    """Make a heading's anchor."""
+    """Make a heading's anchor: 'Step times' becomes 'step-times'."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
@@ -104,8 +104,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Yield each distinct key and its file's name: `name`, followed by the parts of the key that
-    differ between keys, as in 'weak-nesterov-true-matched-16'.
+    """Yield each distinct key, a tuple, and its file name.
+
+    A file is named `name` and the parts in which keys differ: 'weak-nesterov-true-matched-16'.
     """
     keys = list(dict.fromkeys(keys))
     varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]

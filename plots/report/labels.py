@@ -14,13 +14,13 @@ from plots.analyse.study import Analysis
 
 
 def line_label(a: Analysis, point: Point) -> str:
-    """Name the line of a point in a figure: its cell, and its arm if that arm lists cells."""
+    """Name a point's line in a figure: its cell, and its arm if only listed cells have that arm."""
     arm = a.loaded.study.arms.get(point.arm)
     return f"{point.cell} ({point.arm})" if arm and arm.cells else point.cell
 
 
 def page_arm(a: Analysis, point: Point) -> str:
-    """Return the arm whose figure shows a point: its arm, or `over` of an arm that lists cells."""
+    """Return the arm whose figure shows a point: `over` of an arm with `cells`, else its own."""
     arm = a.loaded.study.arms.get(point.arm)
     return arm.over or point.arm if arm and arm.cells else point.arm
 
@@ -28,7 +28,7 @@ def page_arm(a: Analysis, point: Point) -> str:
 def sides(of: Analysis | Comparison) -> tuple[str, str]:
     """Name reference and candidate of a study or a comparison.
 
-    If a study compares arms, but not just one pair, they are 'its reference arm' and 'an arm'.
+    A study that compares arms, but not exactly one pair, gives 'its reference arm' and 'an arm'.
     """
     if isinstance(of, Comparison):
         return words.sides(*of.points)
@@ -48,18 +48,18 @@ def over(of: Analysis | Comparison) -> str:
 
 
 def versus(of: Analysis | Comparison) -> str:
-    """Name the candidate against the reference."""
+    """Name both sides: 'CANDIDATE against REFERENCE'."""
     return " against ".join(reversed(sides(of)))
 
 
 def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
-    """Return 'Emulated', 'Emulated in part' or '' for the arms of `rows`, or for all runs."""
+    """Return 'Emulated', 'Emulated in part' or '' for the arms of `rows`; None means all runs."""
     slept = {a.emulated()} if rows is None else {a.emulated(row.arm) for row in rows}
     return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
 
 
 def marked(a: Analysis, rows: Iterable[Any] | None, text: str) -> str:
-    """Put the mark of emulation of `rows`, if there is one, before a text on them."""
+    """Put 'Emulated: ' or 'Emulated in part: ' before a text on `rows`, as `emulation` tells."""
     return ": ".join(filter(None, (emulation(a, rows), text)))
 
 

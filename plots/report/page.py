@@ -35,7 +35,7 @@ Part = str | list[str] | Cells  # a paragraph, a list, a table
 
 @dataclass(frozen=True)
 class Section:
-    """What stands under one heading; `depth` is that of its tables."""
+    """Contents of one heading. `depth`: 0 is open, 1 folded in HTML, 2 folded and in HTML alone."""
 
     title: str
     parts: Sequence[Part]
@@ -54,7 +54,7 @@ class Page:
 
 
 def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
-    """Make a study's page from all sections that have contents; `drawn` names the figures."""
+    """Make a study's page of its findings `whole`, its filled sections and the figures `drawn`."""
     # anybody wrote logs, studies and sites
     prose = _environment(finalize=lambda value: clean(str(value), 1000))
     template = prose.get_template("prose.j2")
@@ -128,7 +128,7 @@ def _context(a: Analysis) -> dict[str, Any]:
 
 
 def _environment(**options: Any) -> Environment:
-    """Make the environment that loads the templates beside this module."""
+    """Make the Jinja environment that loads the templates beside this module."""
     loader = FileSystemLoader(Path(__file__).parent)
     blank: Any = {"trim_blocks": True, "lstrip_blocks": True, **options}
     environment = Environment(loader=loader, undefined=StrictUndefined, **blank)

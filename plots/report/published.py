@@ -43,7 +43,7 @@ fall with the ranks, not images/s.
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
-    """Write published.md from imported tables and our studies. Raises UsageError if one is bad."""
+    """Write published.md to `out` from tables and our studies. Raises UsageError if one is bad."""
     tables = [_read_points(path) for path in sorted(folder.glob("*.csv"))]
     if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")

@@ -100,7 +100,7 @@ def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, An
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to what JSON can hold."""
+    """Convert an estimate, mapping or point to what JSON can hold; leave other values unchanged."""
     match value:
         case Estimate(value=best, low=low, high=high, n=n):
             return {"value": best, "low95": low, "high95": high, "n": n}
@@ -351,7 +351,7 @@ def provenance(a: Analysis) -> Iterator[tuple[str, str]]:
 
 
 class ReportTable(NamedTuple):
-    """A table of a report, or prose alone (`rows` None); pages omit it if `rows` is empty."""
+    """A table of a report, or prose alone if `rows` is None; pages omit a table without rows."""
 
     title: str  # of its section, which tables in a row share
     columns: Sequence[Column] = ()
@@ -410,7 +410,7 @@ def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def summarise(a: Analysis, data: dict[str, Any]) -> None:
-    """Put every table into `data` at its key, unrounded; a parent that is None stays None."""
+    """Put each table's records into `data` at its key; skip 'a.b' where `data['a']` is None."""
     whole = [one for one in tables(a) if one.key]
     for one in whole:
         # tables of one key show parts of its records

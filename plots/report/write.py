@@ -29,8 +29,8 @@ _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_launches"
 def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
     """Write a study's figures, report.html, report.md, summary.json, *.csv and dawnbench/ to `out`.
 
-    Scaling curves, tables and sentences are of the study `scaling`, if given. Returns lines for a
-    terminal. Raises UsageError if no log is usable, `scaling` has no curve, or writing fails.
+    Scaling curves, tables and sentences are of the study in `scaling`, if given. Returns lines for
+    a terminal. Raises UsageError if no run is usable, `scaling` has no curve, or writing fails.
     """
     a, other = analysed(folder), None if scaling is None else analysed(scaling)
     drawn = _drawn(a, other)
@@ -66,7 +66,7 @@ def make(folder: Path, out: Path, scaling: Path | None = None) -> list[str]:
 
 
 def _drawn(a: Analysis, scaling: Analysis | None) -> dict[str, Any]:
-    """Draw a study's figures, with `scaling`'s curves if given. Raises UsageError if none exist."""
+    """Draw figures by name, with curves of `scaling` if given. Raises UsageError if it has none."""
     drawn = figures.draw(a)
     if scaling is None:
         return drawn
@@ -87,7 +87,7 @@ def analysed(folder: Path) -> Analysis:
 
 
 def _trainings(a: Analysis) -> dict[str, str]:
-    """Return texts by file name: all trainings by epoch, and one training of each point."""
+    """Return texts by file name: trainings.csv, and a DAWNBench TSV of one training per point."""
     if not a.trained:
         return {}
     trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
@@ -98,9 +98,9 @@ def _trainings(a: Analysis) -> dict[str, str]:
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
-    """Return the contents of summary.json: all numbers, unrounded; estimates as in `records`.
+    """Return the contents of summary.json: all numbers of a study, and the figures' names `drawn`.
 
-    Every run, and every row of measurements, says in `emulated` whether compute slept.
+    Numbers are unrounded. Runs and rows of measurements say in `emulated` whether compute slept.
     """
     study, launches = a.loaded.study, a.loaded.study.launches or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)

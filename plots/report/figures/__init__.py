@@ -1,4 +1,4 @@
-"""Figures. Only this package imports matplotlib; it computes no statistics."""
+"""Figures of a study. Only this package imports matplotlib, and it computes no statistics."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _DPI = 200
 
 
 def draw(a: Analysis) -> dict[str, Figure]:
-    """Draw all figures that the study has points for, by file name without ending."""
+    """Draw all figures for which the study has data; return them by file name without ending."""
     with matplotlib.rc_context(STYLE):
         return dict(_each(a))
 
 
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield the file name and the figure of every figure; add new figures here."""
+    """Yield (file name without ending, figure) for all figures of a study. Add new figures here."""
     # what slept is no row beside what computed
     kinds = ["emulated" if c.emulated else "real" for c in a.comparisons]
     for kind, name in file_names("ratio", [(kind,) for kind in kinds]):
@@ -42,7 +42,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield a figure for each arm and kind of curve, with `single`; most sizes come first."""
+    """Yield each arm's figure against ranks, then against batch; arms of most sizes come first."""
 
     def page(row: Throughput) -> tuple[str, str]:
         return "batch" if row.curve == "batch" else "scaling", page_arm(a, row.point)
@@ -65,7 +65,7 @@ def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield a figure for each arm, global batch and world size, with `single` at that batch."""
+    """Yield a figure per arm, global batch and world size, with one process alone at that batch."""
 
     def key(p: Point) -> tuple[str, int, int]:
         return page_arm(a, p), p.global_batch, p.world_size
@@ -81,7 +81,7 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield a figure for each world size and batch per rank, with a row for each cell and arm."""
+    """Yield a figure of step parts per world size and batch per rank; a row is a cell in an arm."""
 
     def of(p: Point) -> tuple[int, int]:
         return p.world_size, p.batch_per_rank
@@ -92,10 +92,7 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def save(figures: dict[str, Figure], folder: Path) -> dict[str, str]:
-    """Write each figure as .svg, without dates, so that the same numbers give the same bytes.
-
-    Returns the SVG texts by name.
-    """
+    """Write each figure as NAME.svg, without a date, to `folder`; return the SVG texts by name."""
     drawn = {name: _data(figure, "svg") for name, figure in figures.items()}
     for name, data in drawn.items():
         write_whole(folder / f"{name}.svg", data)

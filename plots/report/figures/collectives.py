@@ -18,7 +18,7 @@ from plots.report.figures.style import GREY, STYLE, in_order, look
 
 
 def draw(measured: Sequence[Measured]) -> Figure:
-    """Draw all logs in one figure; a cell looks as it does in a study's figures."""
+    """Draw time and bus bandwidth of all logs against bytes, in the styles of a study's figures."""
     cells = in_order(m.cell for m in measured)
     sizes = sorted({ranks(m.ranks) for m in measured})
     machines = ", ".join(sorted({m.machine for m in measured}))

@@ -37,14 +37,14 @@ _BOUND = (
 
 
 def size(row: Throughput | Efficiency | Bound) -> int:
-    """Return what rises along a row's curve: ranks, or images per rank."""
+    """Return where a row is on the x axis: its ranks, or on a batch curve its images per rank."""
     return int(row.point.batch_per_rank if row.curve == "batch" else row.point.world_size)
 
 
 def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency]) -> Figure:
-    """Draw images/s on top and efficiency below, in a column for each curve and fixed size.
+    """Draw images/s above efficiency, in a column for each curve and its fixed batch or ranks.
 
-    `scaled` holds efficiencies against one plain process or, without it, each cell's one rank.
+    `scaled` has efficiencies, all against one plain process or all against each cell's one rank.
     """
     batch = rows[0].curve == "batch"
     lines = {(r.curve, fixed(r.point, r.curve)) for r in rows}
@@ -108,7 +108,7 @@ def _draw(
     name: str,
     form: Callable[[float], str],
 ) -> None:
-    """Draw one line for each cell that has rows, with every mark at its true place."""
+    """Draw the field `name` of the rows as a line for each of `cells`; `form` writes a value."""
     for cell in cells:
         values: dict[int, Estimate] = {
             size(r): getattr(r, name) for r in rows if line_label(a, r.point) == cell

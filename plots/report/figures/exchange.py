@@ -1,4 +1,4 @@
-"""Where a step's time goes: one row per cell and arm."""
+"""The figure of a step's time, divided into parts, with one row per cell and arm."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NOT_OBSERVED: dict[str, Any] = {
 
 
 def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
-    """Draw stacked parts of observed steps, and a diamond at the time of steps not observed."""
+    """Draw stacked parts of steps timed part by part, and a diamond at the time of other steps."""
     cells = in_order(r.point.cell for r in rows)
     rows = sorted(rows, key=lambda r: (cells.index(r.point.cell), r.point.arm))
     figure, ((ax,),) = panels(1, 1, 0.35 + 0.62 * len(rows), len(SHOWN) + 1)

@@ -1,4 +1,4 @@
-"""Candidate over reference: one row per point, with its interval and every launch's own ratio."""
+"""The figure of ratios of images/s: a row per comparison, with interval and each launch's ratio."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from plots.report.labels import over, sides, transport_order
 
 
 def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
-    """Draw a forest plot with a row per point, a shaded margin, a line at 1 and a dot per launch.
+    """Draw a forest plot: a row per comparison, a shaded margin, a line at 1, a dot per launch.
 
-    Words that differ between points stand at each row; words that are common stand at the foot.
+    Each row is labelled by what differs between rows. What all rows share stands at the foot.
     """
 
     def order(c: Comparison) -> tuple[object, ...]:
@@ -74,6 +74,6 @@ def draw(a: Analysis, comparisons: Sequence[Comparison]) -> Figure:
 
 
 def _words(c: Comparison) -> list[str]:
-    """Return the words that tell a point from others: ranks, transport, batch, curves and arm."""
+    """Return what tells a comparison from others: ranks, transport, batch, curves and arm."""
     words = [ranks(c.world_size), c.transport, f"{c.batch_per_rank} images per rank"]
     return [*filter(None, [*words, "/".join(c.curves), c.arm])]

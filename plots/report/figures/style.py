@@ -57,14 +57,14 @@ _NAMED = re.compile(rf'<g id="{_MARK}([0-9a-f]+)">')
 
 
 def in_order(cells: Iterable[str]) -> list[str]:
-    """Sort cells by transport, then as in the catalogue; unknown cells come last, by name."""
+    """Sort distinct cells by transport, then as the catalogue of backends; unknown cells last."""
     names = set(cells)
     known = sorted(catalogue.cells(), key=lambda c: transport_order(catalogue.parts(c).transport))
     return [cell for cell in known if cell in names] + sorted(names - set(known))
 
 
 def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> Style:
-    """Return the style of a cell's line, markers and bars; an unknown cell gets a spare look."""
+    """Return the style of a cell's line, markers and bars; unknown `cells` get spare styles."""
     spare = [c for c in cells if catalogue.look(c) is None]
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport = catalogue.parts(cell)
@@ -85,12 +85,12 @@ def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> S
 
 
 def is_log(values: Sequence[int]) -> bool:
-    """Check whether an axis of these ranks or batches is logarithmic."""
+    """Check whether an axis of these ranks or batches spans enough to be logarithmic."""
     return max(values) / min(values) > _LOG_FROM
 
 
 def bars(values: Estimates) -> list[list[float]] | None:
-    """Return the lengths of bars below and above all values; None if no value shows an interval."""
+    """Return error bars as [lengths below, lengths above]; None if no value shows an interval."""
     if all(e.shown is None for e in values):
         return None
     lengths = [(e.value - e.shown[0], e.shown[1] - e.value) if e.shown else (0, 0) for e in values]
@@ -103,7 +103,7 @@ def dots(e: Estimate) -> tuple[float, ...]:
 
 
 def reach(estimates: Estimates, *others: float) -> Extent:
-    """Return low and high limits of a log axis for all values and their intervals."""
+    """Return limits of an axis, with some room, for estimates, their intervals and `others`."""
     values = [*(v for e in estimates for v in (e.value, *dots(e), *(e.shown or ()))), *others]
     low, high = min(values), max(values)
     room = max(1.02, (high / low) ** 0.06)
@@ -113,10 +113,7 @@ def reach(estimates: Estimates, *others: float) -> Extent:
 def panels(
     rows: int, columns: int, row_in: float, names: int = 0
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Make a figure, and its axes in rows and columns; a row is `row_in` inches high.
-
-    `names` is the number of legend entries to leave room for.
-    """
+    """Make a figure and its axes [row][column]: rows of `row_in` inches, a legend for `names`."""
     lines = -(-names // _NAMES_IN_LINE)
     ratios = [row_in] * rows + [0.21 * lines] * bool(lines)
     figure = Figure(figsize=(_WIDTH_IN, sum(ratios) + 0.5 + _CAPTION_IN))
@@ -139,9 +136,9 @@ def mark(
     form: Callable[[float], str],
     axis: str = "y",
 ) -> None:
-    """Draw values along `axis` with intervals, or with dots for few launches.
+    """Draw `values` along `axis`, at positions `at` of the other axis, with intervals or dots.
 
-    A pointer on a mark shows its value as `form` writes it.
+    In an SVG, a mark shows its value as `form` writes it when the pointer is on it.
     """
 
     def place(where: Any, values: Any) -> tuple[Any, Any]:
@@ -164,12 +161,12 @@ def mark(
 
 
 def with_names(svg: str) -> str:
-    """Give every named mark of the SVG a <title> in place of its identifier."""
+    """Replace the identifier of each mark in an SVG by a <title>, which browsers show on hover."""
     return _NAMED.sub(lambda m: f"<g><title>{escape(bytes.fromhex(m[1]).decode())}</title>", svg)
 
 
 def scale_axes(ax: Axes, values: Iterable[int], frame: Extent, log_y: bool) -> None:
-    """Set ticks and scale of the x axis for `values` (ranks or batches), and limits of y."""
+    """Set x ticks for `values` (ranks or batches), y limits to `frame`, and the axes' scales."""
     at = sorted({*values})
     if log_y or is_log(at):
         ax.set_xscale("log", base=2)
@@ -184,7 +181,7 @@ def scale_axes(ax: Axes, values: Iterable[int], frame: Extent, log_y: bool) -> N
 
 
 def name_rows(ax: Axes, names: Sequence[tuple[str, str]]) -> None:
-    """Write each row's name and values on two lines above the row, from top to bottom."""
+    """Write each row's (name, value) on two lines above the row; the first row is on top."""
     ax.set_ylim(len(names) - 0.55, -0.95)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
@@ -207,9 +204,9 @@ def legend(figure: Figure) -> None:
 def caption(
     a: Analysis, figure: Figure, points: Iterable[Any], title: str, notes: Sequence[str]
 ) -> None:
-    """Write a title that says what is drawn and whether it is real, and notes at the foot.
+    """Write the title, with whether compute was real or emulated, and notes at the foot.
 
-    `points` are all points that are drawn; the figure's label becomes their mark of emulation.
+    `points` are all that is drawn. The figure's label becomes 'Emulated', 'Emulated in part' or ''.
     """
     mark = emulation(a, points)
     figure.set_label(mark)
@@ -233,13 +230,13 @@ def complete(a: Analysis, figure: Figure) -> None:
 
 
 def strip(figure: Figure) -> None:
-    """Remove title and foot, which a paper's caption replaces, but keep the mark of emulation."""
+    """Remove title and foot for a paper, which has a caption, but keep the word 'Emulated'."""
     inscribe(figure, str(figure.get_label()), "")
     figure.set_figheight(figure.get_figheight() - _CAPTION_IN)
 
 
 def bars_explained(estimates: Estimates, unit: str = "launches") -> str:
-    """Explain n and the bars; `unit` is what the intervals are over."""
+    """Explain n, bars and dots of a figure; `unit` is what intervals are over, as 'launches'."""
     n = sorted({e.n for e in estimates})
     remarks = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
     remarks[0] += ": one launch, no interval" if n[-1] == 1 else " launches"
