@@ -69,7 +69,8 @@ def ratio_in(path: Path) -> float:
     """Return our throughput over the bare loop's: the median of the pairs of a launch."""
     events = map(json.loads, path.read_text().splitlines())
     pairs = [event["seconds"] for event in events if event["event"] == "pair"]
-    return median(pair["bare"] / pair["ours"] for pair in pairs)
+    ratio: float = median(pair["bare"] / pair["ours"] for pair in pairs)
+    return ratio
 
 
 def holds(cell: str, ratios: Sequence[float]) -> bool:
