@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
@@ -10,17 +10,17 @@ import torch
 T = TypeVar("T", bound=torch.Tensor)
 
 
-def buckets(parameters: Sequence[T], bucket_bytes: int) -> Iterator[list[T]]:
-    """Yield buckets of those `parameters` that are trained, from the last parameter to the first.
+def buckets(parameters: Sequence[T], bucket_bytes: int, rebuilt: bool = True) -> list[list[T]]:
+    """List buckets of those `parameters` that are trained, from the last parameter to the first.
 
-    A bucket ends once it has `bucket_bytes` or more; the last may have less. Dtypes may be mixed.
+    A bucket ends once it has `bucket_bytes` or more; the one filled last may have less. DDP fills
+    from the last parameter, or from the first if it looks for unused ones and so has not `rebuilt`
+    its buckets. Dtypes may be mixed.
     """
-    bucket: list[T] = []
-    for parameter in reversed(parameters):
-        if parameter.requires_grad:
-            bucket.append(parameter)
-            if sum(p.nbytes for p in bucket) >= bucket_bytes:
-                yield bucket
-                bucket = []
-    if bucket:
-        yield bucket
+    trained = [p for p in parameters if p.requires_grad]
+    filled: list[list[T]] = []
+    for parameter in reversed(trained) if rebuilt else trained:
+        if not filled or sum(p.nbytes for p in filled[-1]) >= bucket_bytes:
+            filled.append([])
+        filled[-1].append(parameter)
+    return filled if rebuilt else [bucket[::-1] for bucket in reversed(filled)]

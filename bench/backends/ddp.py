@@ -110,7 +110,8 @@ class DdpSession(Session):
 
     def exchange_bytes(self) -> list[int]:
         """List each bucket's bytes in reduction order; empty until DDP has rebuilt its buckets."""
-        sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
+        rebuilt = "" if self.model.find_unused_parameters else "rebuilt_"
+        sizes = self.model._get_ddp_logging_data().get(f"{rebuilt}bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
 
 

@@ -75,7 +75,8 @@ class HandwrittenSession(Session):
         self._exchanging, self._finds_unused = True, config.unused_parameters
         self._parameters = trained = [p for p in model.parameters() if p.requires_grad]
         mib = MATCHED_BUCKET_MIB if config.bucket_cap_mib is None else config.bucket_cap_mib
-        self._buckets = self._make_buckets(list(buckets(trained, int(mib * 2**20))))
+        groups = buckets(trained, int(mib * 2**20), not config.unused_parameters)
+        self._buckets = self._make_buckets(groups)
         for bucket in self._buckets if self._overlaps else ():
             for parameter in bucket.parameters:
                 parameter.register_post_accumulate_grad_hook(partial(self._arrived, bucket))

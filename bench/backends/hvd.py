@@ -73,7 +73,8 @@ class HorovodSession(Session):
         self._finds_unused = config.unused_parameters
         self._buckets: list[list[torch.Tensor]] = []
         if config.bucket_cap_mib is not None:
-            self._buckets = list(buckets(self._parameters, int(config.bucket_cap_mib * 2**20)))
+            cap_bytes = int(config.bucket_cap_mib * 2**20)
+            self._buckets = buckets(self._parameters, cap_bytes, not config.unused_parameters)
         if config.overlap == "off":
             # Horovod would cut its one group to the size of its fusion buffer
             total_mib = sum(p.nbytes for bucket in self._buckets for p in bucket) / 2**20

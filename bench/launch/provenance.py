@@ -63,6 +63,7 @@ _JOB = (
     *("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"),
 )
 _CODE = Path(__file__).parents[1]
+_OF_PYTHON = ("__main__", "sitecustomize", "usercustomize")  # modules that Python itself loads
 _NOT_MEASURING = ("tools/", "study/", "shell.py")
 _PACKAGES = (
     *dict.fromkeys(package for row in CATALOGUE.values() for package in row.packages),
@@ -262,7 +263,7 @@ def user_files(config: RunConfig) -> dict[str, bytes]:
     folders += [*site.getsitepackages(), site.getusersitepackages(), str(_CODE)]
     installed_in = [Path(folder).resolve() for folder in folders]
     for name, module in sorted(sys.modules.items()) if modules else ():
-        file = None if name == "__main__" else _file(module)
+        file = None if name in _OF_PYTHON else _file(module)
         if file is None or (name not in modules and any(map(file.is_relative_to, installed_in))):
             continue
         # 'package/module.py', or 'package/__init__.py'

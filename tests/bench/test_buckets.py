@@ -14,13 +14,18 @@ MIB = 2**20
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(1, 3 * MIB // 4), min_size=1, max_size=40), st.integers(1, 8 * MIB))
-def test_any_sizes_and_limit(elements: list[int], bucket_bytes: int) -> None:
+@given(
+    st.lists(st.integers(1, 3 * MIB // 4), min_size=1, max_size=40),
+    st.integers(1, 8 * MIB),
+    st.booleans(),
+)
+def test_any_sizes_and_limit(elements: list[int], bucket_bytes: int, rebuilt: bool) -> None:
     tensors = [torch.empty(n, device="meta", requires_grad=True) for n in elements]
-    assigned, _ = dist._compute_bucket_assignment_by_size(tensors[::-1], [bucket_bytes])
-    in_order = [[tensors[::-1][place] for place in bucket] for bucket in assigned]
-    cut = list(buckets(tensors, bucket_bytes))
-    assert [[id(t) for t in b] for b in cut] == [[id(t) for t in b] for b in in_order]
+    order = tensors[::-1] if rebuilt else tensors
+    assigned, _ = dist._compute_bucket_assignment_by_size(order, [bucket_bytes])
+    in_order = [[id(order[place]) for place in bucket] for bucket in assigned]
+    want = in_order if rebuilt else [bucket[::-1] for bucket in in_order[::-1]]
+    assert [[id(t) for t in b] for b in buckets(tensors, bucket_bytes, rebuilt)] == want
 
 
 def test_frozen_ones_are_left_out_and_a_limit_of_zero_is_one_for_each() -> None:
@@ -28,7 +33,7 @@ def test_frozen_ones_are_left_out_and_a_limit_of_zero_is_one_for_each() -> None:
     parameters = [p for layer in layers for p in layer.parameters()]
     parameters[0].requires_grad_(False)
     assert [[p.nbytes for p in b] for b in buckets(parameters, 16)] == [[4, 12], [12]]
-    assert len(list(buckets(parameters, 0))) == 3
+    assert len(buckets(parameters, 0)) == 3
 
 
 def test_a_bucket_of_several_types_rounds_none_of_them() -> None:

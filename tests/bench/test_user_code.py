@@ -42,6 +42,7 @@ def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path)
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     path = tmp_path / "runs" / "run.jsonl"
+    (tmp_path / "sitecustomize.py").touch()  # Debian has one outside the folders of packages
     done = bench(1, *SHORT, "--log-path", str(path), extra={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     trained = read_run(path)

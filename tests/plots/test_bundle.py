@@ -75,8 +75,8 @@ def test_a_bundle_lists_every_file_has_a_fresh_report_and_the_same_bytes_again(
     assert (tmp_path / "small.tar.gz").read_bytes() == once
     with tarfile.open(bundle) as tar:
         assert {info.mtime for info in tar} == {1795192211}, "when the newest run began"
-        tar.extractall(tmp_path / "unpacked", filter="data")
-    packed = files_of(tmp_path / "unpacked" / "small")
+        files = ((info.name, tar.extractfile(info)) for info in tar)
+        packed = {name.removeprefix("small/"): file.read() for name, file in files if file}
     manifest = json.loads(packed.pop("MANIFEST.json"))
     assert packed == before
     assert {x["path"]: (x["bytes"], x["sha256"]) for x in manifest["files"]} == {

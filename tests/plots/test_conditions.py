@@ -37,7 +37,7 @@ def test_a_shipped_study_that_may_settle_something_can_be_judged(path: Path) -> 
     if study.launches >= MIN_LAUNCHES:
         # compute that sleeps needs little warm-up, and each of its steps takes a second
         # what is left of a warm-up falls on both sides alike where they take turns
-        assert study.run["warmup_steps"] >= (4 if "emulate" in study.run else 15)
+        assert study.run["warmup_steps"] >= (4 if "emulate" in study.run else 8)
         assert study.run["windows"] >= rows.ENOUGH_WINDOWS
         timed = study.run["windows"] * study.run["steps_per_window"]
         assert timed >= rows.ENOUGH_STEPS
