@@ -49,9 +49,9 @@ def start(
     load: Callable[[Turns], RunBody],
     keeps_log: bool = True,
 ) -> int:
-    """Read the input, print `say_what`'s line, run what `load` returns; return `main`'s status.
+    """Read the input, print `say_what`'s line, run what `load` returns; return an exit status.
 
-    Without `keeps_log` no log is written, but ranks on several nodes still meet in its folder.
+    Without `keeps_log` no log is written, but ranks on several nodes meet in `log_path`'s folder.
     """
     rank, launch = 0, None
     try:

@@ -205,7 +205,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def read_words(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
-    """Parse `argv` into texts by field name (switch: bool). Raises UsageError for a wrong word."""
+    """Parse `argv` into texts of the fields given (switch: bool). Raises UsageError if wrong."""
     namespace, unknown = parser.parse_known_intermixed_args(argv)
     for word in unknown:
         kind = "option" if word.startswith("-") else "argument"

@@ -75,7 +75,7 @@ def write_start(
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:
-    """Return provenance.counters() less counts while this run was stopped; values may be None."""
+    """Return the node's counts by name (None: unknown), less those of other worlds' turns."""
     noted, outside = provenance.counters(), turns.aside()
     return {name: n if n is None else n - outside.get(name, 0) for name, n in noted.items()}
 

@@ -1,4 +1,4 @@
-"""What python -m slurm and python -m plots share: commands, and mistakes told in one line."""
+"""Base of the commands of python -m slurm and python -m plots; a mistake is told in one line."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ class Submit(ClusterOptions):
     """Submit a job for each launch and node count with runs left to do; repeat it to resume.
 
     If all runs are ok but their comparison is not settled, two more launches are submitted, up to
-    max_launches. The report job, which starts after all other jobs, does the same. A repetition
-    leaves queued jobs alone, or replaces the report job, so repeat the command at any time.
+    max_launches; the report job, which waits for all others, does this too. Repeat the command at
+    any time: it replaces at most a pending report job that does not wait for all queued jobs.
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()

@@ -43,9 +43,9 @@ def job_name(study: Study, job_id: str) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """Return a study with ranks in place of nodes, and with transports where it names none.
+    """Return `study` with ranks for `nodes`, else for its own, and with what it leaves to the site.
 
-    `nodes` replaces the study's. Device, data and threads are filled in too. Raises UsageError.
+    Without `nodes`, a study that needs no site is unchanged. UsageErrors name `source`.
     """
     if not nodes and not study.needs_site:
         return study

@@ -46,7 +46,7 @@ def render_job(study: Study, text: str, site: Site, runs: Runs, folder: Path) ->
 def render_batch(
     study: Study, text: str, site: Site, job: Job, folder: Path, wanted: int | None = None
 ) -> str:
-    """Render a job's Slurm script for `wanted` minutes, None: estimated. Raises UsageError."""
+    """Render a job's script of `wanted` minutes (None: estimated); `text` is the study's file."""
     config = job.runs[0].config
     # what the doctor is asked besides the cells, of which it tries those that take a mean
     doctor = (config.to_words(name) for name in ("threads", "dataset", "data_dir"))

@@ -18,7 +18,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendFacts:
-    """Facts of one backend; `knobs` and `refused` name fields of RunConfig."""
+    """Facts of a backend: RunConfig fields it takes (`knobs`) and values it cannot (`refused`)."""
 
     name: str  # on the command line, in a log, and before the '/' of a cell
     label: str  # in a title

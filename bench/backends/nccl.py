@@ -92,7 +92,7 @@ def transports(lines: Iterable[str]) -> set[str]:
 def library(inside: str = "") -> tuple[str, str, str]:
     """Return the path, version and SHA-256 of the library whose NCCL a framework calls.
 
-    The search order is the framework's library (its name begins with `inside`), libnccl.so, then
+    Searches the framework's library (name begins with `inside`; none if ''), then libnccl.so, then
     torch's library. Raises UsageError if several libnccl.so, or no NCCL, are loaded.
     """
     maps = _MAPS.read_text()

@@ -86,7 +86,7 @@ class Own(Dataset[Batch]):
 
 
 def _tried(config: RunConfig, dataset: Any, failed: str) -> Own:
-    """Return batches of `dataset`. Raises UsageError if unfit, OwnCodeError if its code fails."""
+    """Return batches of `dataset`. Raises UsageError if unfit, OwnCodeError with words `failed`."""
     try:
         return Own(config, dataset)
     except UsageError:

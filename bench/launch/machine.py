@@ -98,7 +98,7 @@ def node_ticks() -> Ticks | None:
 
 
 def _read_ticks(names: Collection[str]) -> Ticks | None:
-    """Sum lines of /proc/stat by name, as 'cpu3' or 'cpu' (all cores); None if any is missing."""
+    """Sum the lines of /proc/stat in `names` ('cpu3'; 'cpu': all cores); None if one is missing."""
     with suppress(OSError):
         rows = [line.split() for line in _STAT.read_text().splitlines()]
         rows = [row for row in rows if row[0] in names]

@@ -6,7 +6,7 @@ field of end and exit is sha256: of all bytes of the file before the text `, "sh
 line. No event tells what became of a run: bench/record/outcome.py judges it from the events.
 
 Schema history (any change raises SCHEMA except a new field of config; keep old logs in fixtures):
-  6  the oldest that is read. With observe=framework there are events exchanges
+  6  the oldest that is read. With observe=framework there are events named exchanges
   7  events epoch, held_out of workload and the check trainings_equal, with epochs
   8  until version 1.0 host has servers of a parameter server. With mode=async there is no parity,
      and own_correct of an epoch is what each rank has right by its own parameters
@@ -19,7 +19,7 @@ Schema history (any change raises SCHEMA except a new field of config; keep old 
  14  end has strided_gradients, until version 2.0
  15  each rank has boot_id, its kernel's: nodes with equal boot_id share a machine's cores
  16  parity has not_proven: tensors that could not be compared; their check is null, not true
- 17  config has no variant: arm names a condition of all cells (backend/transport) or of one
+ 17  config has no variant: arm names the settings under which all cells, or one, were measured
  18  config has launch in place of block
 """
 

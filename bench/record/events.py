@@ -29,7 +29,7 @@ class Rank(TypedDict, total=False):
 
 
 def machine_of(rank: Mapping[str, Any]) -> str:
-    """Return an id of a rank's machine: boot_id, which containers of a host share, or hostname."""
+    """Return an id of a rank's machine: its boot_id if logged, else its hostname."""
     return str(rank.get("boot_id") or rank["hostname"])
 
 

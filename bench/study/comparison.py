@@ -247,9 +247,9 @@ def another_day(
 ) -> tuple[float, float] | None:
     """Predict an interval for the ratio in another session; None if `paired` has no interval.
 
-    Three sessions or more give Student's prediction interval at `level`. With fewer, the half width
-    in logs is sqrt(h^2 + 2 (1.96 tau)^2). Here h is the ratio's half width, and tau is the assumed
-    standard deviation between sessions. `sessions` has the name of each launch's session.
+    `sessions` names each launch's session. From three on, `paired` is over sessions, and the result
+    is Student's prediction interval at `level`. With fewer, the half width in logs is
+    sqrt(h^2 + 2 (1.96 tau)^2), with h the ratio's; tau between sessions is assumed by `emulated`.
     """
     ends = paired.interval(level)
     if ends is None or paired.error_log is None:

@@ -143,7 +143,7 @@ class StudyFolder:
                 )
 
     def keep_study(self, text: str) -> None:
-        """Write study.toml unless it exists; reports read the study there. Raises UsageError."""
+        """Write `text` to study.toml unless it exists. Raises UsageError if writing fails."""
         if not self._copy.exists():
             write_whole(self._copy, text)
 

@@ -29,7 +29,7 @@ def fixed(point: Point, curve: str) -> int:
 
 
 def series(point: Point, curve: str) -> tuple[object, ...]:
-    """Return a sort key of a point's arm, `fixed` size and cell; `single` precedes other cells."""
+    """Return a key that sorts by arm, size that `curve` keeps fixed, and cell (`single` first)."""
     return point.arm, fixed(point, curve), point.cell != "single", point.cell
 
 

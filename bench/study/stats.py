@@ -126,7 +126,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Estimate a geometric mean with its 95 % t interval on logs, from values above 0."""
+    """Estimate a geometric mean of values above 0; from two on, with a 95 % t interval on logs."""
     logs = [math.log(v) for v in values]
     ends = t_interval(logs)
     low, high = (math.exp(ends[0]), math.exp(ends[1])) if ends else (None, None)

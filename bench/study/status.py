@@ -98,7 +98,7 @@ def count(statuses: Iterable[RunStatus]) -> str:
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
-    """Yield each run's padded id, state, seconds and reason, and its ranks' other messages."""
+    """Yield each run's padded id, its state, its seconds with the reason, and its messages."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
@@ -125,7 +125,7 @@ def seconds_left(
 
 
 def duration(seconds: float | None) -> str:
-    """Describe a duration for people: 'about 7 min'."""
+    """Describe a duration as 'about 7 min', and None as a duration that has no estimate yet."""
     if seconds is None:
         return "no estimate before a run has ended"
     return f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"

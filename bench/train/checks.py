@@ -71,7 +71,7 @@ def check_emulation(
 def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
     """Check that all ranks' parameters are equal, or that all differ if nothing is exchanged.
 
-    `kinds` is the number of different sets of parameters at the end.
+    Returns {name of the check: passed}. `kinds` counts the ranks' different parameters at the end.
     """
     if config.ranks_part:
         return {"parameters_differ": kinds == config.world_size}

@@ -157,8 +157,8 @@ def bounds(
     """Yield predicted efficiencies of each point that has a baseline and a log of all-reduces.
 
     The baseline is one process without exchange: its step is the compute time, divided by the ranks
-    for strong scaling. `measured` holds logs; a point's has the same cell, ranks and processor.
-    Lines fitted to it give the time of one all-reduce of all gradients.
+    for strong scaling. A point uses the log in `measured` of its own cell, ranks and processor.
+    Lines fitted to this log give the time of one all-reduce; `missing` says where none does.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):

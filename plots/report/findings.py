@@ -86,7 +86,7 @@ def findings(a: Analysis) -> list[Statement]:
 
 
 def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> list[Statement]:
-    """Return `whole`, the findings of `a`, with those on scaling taken from the study `other`."""
+    """Return `whole`, the findings of `a`, with scaling and machine of the study `other`."""
     about = {kind: [one for one in findings(other) if one.kind == kind] for kind in _OF_CURVES}
     first, *emulated = about["emulated"] or about["machine"]
     return [
@@ -168,7 +168,7 @@ def _curve(c: Comparison) -> str:
 
 
 def _contrast(a: Analysis, curves: Analysis) -> Iterator[str]:
-    """Yield a sentence if real compute in `a` and emulated `curves` favour different sides."""
+    """Yield a sentence if real (`a`) and emulated `curves` differ in who, if any, is ahead."""
     c = a.primary
     slept = [e for e in by_weight(curves) if e.emulated]
     same = [e for e in slept if c and (e.reference, e.candidate) == (c.reference, c.candidate)]

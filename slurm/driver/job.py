@@ -67,7 +67,7 @@ class LocalJob:
         return 1 if self.failed else 0
 
     def run_all(self) -> None:
-        """Do each group of runs without a log; after a restart by Slurm, each with a run not ok."""
+        """Do the groups that have no log; after a restart by Slurm, all groups that are not ok."""
         for group in self.groups:
             logs = [self._files(line)[0] for line in group.lines]
             done = [is_ok(log) for log in logs]
@@ -235,7 +235,7 @@ class SlurmJob(LocalJob):
         return 1 if self.failed or self.left else 0
 
     def finish(self, code: int, refused: str) -> None:
-        """Record the job's end, or error `refused`; with --requeue, restart it if runs are left."""
+        """Record the job's end, or the error `refused`; requeue it if asked and runs are left."""
         try:
             reason = f"refused: {refused}" if refused else self._why()
             self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)

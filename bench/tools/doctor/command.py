@@ -123,7 +123,7 @@ def _probe() -> dict[str, Any]:
 
 
 def parse(argv: Sequence[str]) -> RunConfig:
-    """Parse a run's options, all optional; fix the steps and learning rate. Raises UsageError."""
+    """Parse a run's options, all optional; set steps and learning rate 0. Raises UsageError."""
     sized = any(word.partition("=")[0] in _SIZES for word in argv)
     config = parse_argv([*argv, *([] if sized else ["--batch-per-rank", "4"])], PROG, _ABOUT)
     if not config.averages:

@@ -113,7 +113,7 @@ def reach(estimates: Estimates, *others: float) -> Extent:
 def panels(
     rows: int, columns: int, row_in: float, names: int = 0
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Make a figure and its axes [row][column]: rows of `row_in` inches, a legend for `names`."""
+    """Make a figure, its axes [row][column] of `row_in` inches, and room for a legend's `names`."""
     lines = -(-names // _NAMES_IN_LINE)
     ratios = [row_in] * rows + [0.21 * lines] * bool(lines)
     figure = Figure(figsize=(_WIDTH_IN, sum(ratios) + 0.5 + _CAPTION_IN))

@@ -71,7 +71,7 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
 def _draw_cell(
     axes: Sequence[Axes], row: Trained, usual: Training, name: str, style: dict[str, Any]
 ) -> None:
-    """Draw a cell's trainings as lines, with the training that has the seed of `usual` in bold."""
+    """Draw a cell's trainings, that of `usual`'s seed in bold; on further axes, the share done."""
     same = (t for t in row.trainings if (t.seed, t.index) == (usual.seed, usual.index))
     chosen = next(same, row.usual)
     faint = style | {"marker": "", "linewidth": 0.8, "alpha": _FAINT, "zorder": 1.5}
