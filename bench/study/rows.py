@@ -143,7 +143,9 @@ def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
     up to the window. The slowest rank's seconds of each step would add up to more, because each
     step may have another slowest rank.
     """
-    return np.diff(np.cumsum(window, axis=1).max(axis=0), prepend=0.0)
+    ends = np.cumsum(window, axis=1).max(axis=0)
+    ends[1:] = np.diff(ends)
+    return ends
 
 
 def others_share(run: Run) -> float | None:
