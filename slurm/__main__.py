@@ -93,8 +93,8 @@ class Submit(ClusterOptions):
     """Submit a job for each launch and node count with runs left to do; repeat it to resume.
 
     If all runs are ok but their comparison is not settled, two more launches are submitted, up to
-    max_launches; the report job, which waits for all others, does this too. Repeat the command at
-    any time: it replaces at most a pending report job that does not wait for all queued jobs.
+    max_launches; the report job, which waits for all others, does this too. You may repeat the
+    command at any time: no job is submitted twice.
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()
@@ -123,7 +123,7 @@ class Submit(ClusterOptions):
 
 
 class Cancel(ClusterOptions):
-    """Take the study's waiting jobs out of the queue; have running jobs log their end and stop."""
+    """Take the study's waiting jobs off the queue; tell running jobs to log their end and stop."""
 
     hidden: ClassVar[tuple[str, ...]] = (*OF_JOBS, "launches", "time_limit_s")
 
@@ -201,7 +201,10 @@ PROGRAM = Group(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run `argv`; return 0 done, 1 runs not ok, 2 wrong input, 3 not settled, 128 + n signal n."""
+    """Run the command in `argv`, by default sys.argv, and return its exit code.
+
+    0: done; 1: some runs are not ok; 2: wrong input; 3: not settled; 128 + n: ended by signal n.
+    """
     return call("python -m slurm", PROGRAM, argv)
 
 

@@ -40,7 +40,7 @@ def lines(work: Work) -> list[str]:
 
 
 def node_hours(jobs: Iterable[Job], seconds: Mapping[int, float]) -> float:
-    """Estimate jobs' node-hours; `seconds` of a run are keyed by ranks, 0 for any other number."""
+    """Estimate the node-hours of `jobs` from `seconds` per run, as `run_seconds` returns them."""
     each = (
         job.nodes * (START_S + sum(seconds.get(r.config.world_size, seconds[0]) for r in job.runs))
         for job in jobs

@@ -43,7 +43,7 @@ def job_name(study: Study, job_id: str) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """Return `study` with ranks for `nodes`, else for its own, and with what it leaves to the site.
+    """Return `study` with ranks, transports and devices filled in for `site` and any `nodes`.
 
     Without `nodes`, a study that needs no site is unchanged. UsageErrors name `source`.
     """
@@ -94,7 +94,7 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """Return the study file to keep beside the logs: `source`, or `fitted` if it differs."""
+    """Return the study file's text to keep: `source`, or `fitted` as TOML if fitting changed it."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     if fitted == study:
@@ -127,7 +127,7 @@ def _place(run: PlannedRun, site: Site) -> tuple[int, int]:
 def nodes_of(world_size: int, site: Site) -> int:
     """Return how many nodes of the site `world_size` ranks take.
 
-    Raises UsageError if one of several nodes is not full, or if the site allows fewer nodes.
+    Raises UsageError if several nodes would not all be full, or if the site allows too few.
     """
     full, rest = divmod(world_size, site.ranks_per_node)
     if full and rest:
@@ -145,7 +145,7 @@ def assumed_s(study: Study) -> int:
 
 
 def minutes(job: Job, study: Study, site: Site, wanted: int | None) -> int:
-    """Return a job's minutes: `wanted`, else 1.5 times the expected time and room for a hung run.
+    """Return a job's minutes: `wanted`, else an estimate with room for one hung run.
 
     The site's max_minutes caps the estimate. Raises UsageError if the minutes do not suffice for
     one run, or if `wanted` is more than the site allows.

@@ -68,11 +68,12 @@ class NodeKind:
 
 
 def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
-    """Return site values by dotted key for one kind of node; without any row, {} or only `notes`.
+    """Return site values for one kind of node, by dotted key such as 'node.cores'.
 
     A kind with GPUs is preferred, then the default partition, then the partition with the most
     nodes, then the commonest kind. `notes` say how ranks were chosen, and name other kinds of node,
-    other partitions and rows that do not parse. `config` is the output of `scontrol show config`.
+    other partitions and rows that do not parse. If no row parses, `notes` alone are left.
+    `config` is the output of `scontrol show config`.
     """
     kinds, doubts = [], []
     for row in filter(None, map(str.strip, sinfo.splitlines())):

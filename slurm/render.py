@@ -79,7 +79,7 @@ def render_report(study: Study, site: Site, folder: Path, again: Sequence[str] =
 
 
 def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> dict[str, object]:
-    """Return values of a script's set-up; `start` and `cure` are words of its error messages."""
+    """Return template values that all scripts need; `start` and `cure` go into error messages."""
     driver = "DRIVER" if site.setup.container else "PYTHON"
     words = {"start": start, "cure": cure, "driver": driver, "folder": str(folder)}
     return {"study": study, "site": site, "env": exports(site), **words}
@@ -219,7 +219,7 @@ def exports(site: Site) -> dict[str, str]:
 
 
 def reaching_all_hosts(site: Site) -> Site:
-    """Return the site, with mpirun arguments for hostfile and variables if it has a hostfile."""
+    """Return the site; if it has a hostfile, mpirun is told of it and of variables to export."""
     if not site.hostfile:
         return site
     env = exports(site)

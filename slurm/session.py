@@ -71,7 +71,10 @@ class ClusterOptions(StudyOptions):
 
 @dataclass(frozen=True)
 class Work:
-    """A study fitted to a site, its file's `text`, and the states of the runs of all `launches`."""
+    """A study fitted to a site, with the states of its runs.
+
+    `text` is what the study's file says; `statuses` has all runs of the first `launches` launches.
+    """
 
     text: str
     study: Study
@@ -83,9 +86,9 @@ class Work:
 
     @property
     def looks(self) -> bool:
-        """Whether the results so far decide if launches are added to those planned.
+        """Whether launches may be added until the comparison is settled.
 
-        They do not if the study compares nothing, trains to a target or plans fewer than
+        They may not if the study compares nothing, trains to a target or plans fewer than
         MIN_LAUNCHES, or if --launches is given.
         """
         study = self.study
@@ -185,7 +188,7 @@ def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
 
 
 def _check_launches(study: Study, options: StudyOptions) -> None:
-    """Raise UsageError for launches over max_launches, or odd and over 1 in a comparison."""
+    """Raise UsageError for more than max_launches, or for an odd number above 1 in a comparison."""
     launches = options.launches or study.launches
     named = f"--launches {launches}" if options.launches else f"launches={launches}"
     if launches > 1 and launches % STEP and (study.pairs or study.arms):
@@ -199,6 +202,6 @@ def _check_launches(study: Study, options: StudyOptions) -> None:
 
 
 def short(path: Path, follow: bool = True) -> Path:
-    """Return `path` relative to the current folder if below it, else as is; `follow` symlinks."""
+    """Return `path`, relative if below the current folder; `follow`: resolve symlinks before."""
     whole = path.resolve() if follow else path.absolute()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path

@@ -135,7 +135,7 @@ class Site(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _read_past(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return `values` without keys of earlier versions, also in tables other than `env`."""
+        """Return `values` without keys of earlier versions; the table `env` stays as it is."""
         kept = {key: value for key, value in values.items() if key not in _LEFT.split()}
         for key, table in kept.items():
             if isinstance(table, dict) and key != "env":

@@ -69,7 +69,7 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
-    """Return this user's queued jobs, of `clusters` if that names any; None if squeue fails."""
+    """Return this user's queued jobs, None if squeue fails; `clusters` is its --clusters."""
     # %A: of an array's task, %i is no number
     query = ["--noheader", f"--user={getpass.getuser()}", "--format=%A|%j|%T|%o"]
     answer = ask_cluster(["squeue", *_on(clusters), *query])

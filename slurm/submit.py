@@ -19,8 +19,8 @@ from slurm.states import REPORTED, JobState
 def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done; yield a line to print on each.
 
-    With `report`, add a job that reports when the others have ended. A second call submits no job
-    twice. If Slurm refuses a job, submit only the report job after it, then raise UsageError.
+    With `report`, add a job that makes the report when the others have ended. A second call submits
+    no job twice. If Slurm refuses one, submit no more but the report job, then raise UsageError.
     """
     slurm_commands.find("sbatch")
     _require_queue(work)
@@ -78,7 +78,7 @@ class _Submission:
         self.work.folder.record_job(script, **named, **counts, after=list(after))
 
     def record_submitted(self, queue: Sequence[Queued]) -> None:
-        """Record the study's queued jobs that jobs.jsonl lacks after a kill or a silent sbatch."""
+        """Record in jobs.jsonl the study's queued jobs that are missing there, as after a kill."""
         work, folder = self.work, self.work.folder
         recorded = {entry.slurm_id for entry in folder.read_jobs()}
         runs = Counter(job_of(status.run, work.site) for status in work.statuses)
@@ -131,8 +131,8 @@ def scripts(work: Work) -> dict[str, str]:
 def cancel_all(work: Work) -> list[str]:
     """Cancel waiting jobs, tell running jobs to stop; return a line on each. Raises UsageError.
 
-    The report job is first, since it would start when the others end, or submit more launches. The
-    other jobs are looked up under the study's lock, when nobody can submit any more.
+    The report job is cancelled first, lest it start when the others end. The others are then looked
+    up under the study's lock, when nobody can submit any more.
     """
     states.require_scheduler(work)
     lines = []

@@ -21,7 +21,7 @@ class TurnGroup(NamedTuple):
 
 
 def together(runs: Sequence[PlannedRun], study: Study, site: Site) -> Iterator[TurnGroup]:
-    """Yield a script's runs in groups, ordered by first runs; singly if study.turns is False."""
+    """Yield runs in groups, in the order of their first runs; one by one if not study.turns."""
     name = turn_groups({run.point: run.config.curves for run in runs}, study.pairs)
     if not study.turns:
         yield from (TurnGroup([run]) for run in runs)

@@ -1,6 +1,6 @@
 """The loop of `slurm run`: waves of launches, until the study's comparison is settled.
 
-First come the planned launches, then two per wave, so that each side of a pair runs first once.
+First come the planned launches, then two per wave: each side of a pair runs first in one.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Standing:
     launch_s: float | None = None  # that a launch takes; None: nobody knows yet
 
     def decide(self) -> tuple[int, str]:
-        """Return the number of launches to reach and '', or the number done and why to stop.
+        """Return the number of launches to reach, and the reason to stop; '' means go on.
 
-        The wanted launches come first, whatever the budget. More come in twos, within the budget.
+        The wanted launches are done whatever the budget. More are added in twos, within the budget.
         """
         if self.done < self.wanted:
             return self.wanted, ""
@@ -147,7 +147,7 @@ def seconds(text: str) -> int:
 def close(
     work: Work, again: Sequence[str], stopped_by: int | None = None, more: bool = False
 ) -> int:
-    """Print how runs ended, and command `again` if any are left or `more`; return exit status."""
+    """Print how runs ended and, if any are left or `more`, how to go on; return exit status."""
     print(f"{work.study.name}: {count(work.statuses)}")
     for status in work.statuses:
         if status.state not in ("ok", "planned"):

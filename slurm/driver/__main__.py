@@ -63,7 +63,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
 
 
 def _report(options: JobOptions) -> int:
-    """Make the report and return its exit status; if all runs are ok, --again adds launches."""
+    """Make the report and, if all runs are ok, run `options.again`; return the report's code."""
     if not os.environ.get("SLURM_JOB_ID"):
         cure = f"on this machine: python -m plots report {options.study_dir}"
         raise UsageError(f"this is not a Slurm job; {cure}")
@@ -83,7 +83,10 @@ def _report(options: JobOptions) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Do a job; return 0 done, 1 a run is not ok or left, 2 do not retry, 128 + n signal n."""
+    """Do a job and return its exit code.
+
+    0: all done; 1: runs failed or left; 2: error, do not retry; without Slurm, 128 + n: signal n.
+    """
     at = argv.index("--") if "--" in argv else len(argv)
     common = list(argv[at + 1 :])
 

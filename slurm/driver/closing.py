@@ -28,7 +28,7 @@ SESSION = "STUDY_SESSION"  # in the environment
 
 
 def is_ok(log: Path) -> bool:
-    """Return whether `log` proves its run ok; launchers may end with 0 without a started rank."""
+    """Return whether `log` proves its run ok; a launcher's exit code 0 is no proof."""
     return log.exists() and read_run(log).state == "ok"
 
 
@@ -39,9 +39,9 @@ def oom_kills() -> int:
 
 
 def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **more: Any) -> None:
-    """Append the last event, `exit`, to `log`, which may not exist yet. Raises UsageError.
+    """Append the last event, `exit`, to `log`; create it if it is missing. Raises UsageError.
 
-    `out` is the run's output; `stopped` says whether a signal came; `more` are further fields.
+    `out` has the run's output; `stopped`: the job got a signal; `more`: further fields.
     """
     shot = ["error: the launcher was killed by SIGKILL"] if ended.shot else []
     fields = {
@@ -64,9 +64,9 @@ def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **mor
 
 
 def new_session() -> str:
-    """Return a name for this execution of a job script, from its time and the machine's boot.
+    """Return a name for this execution of a job script: the time now and the machine's boot id.
 
-    If STUDY_SESSION is set, return its value, which all scripts of one `slurm run` share.
+    If STUDY_SESSION is set, return its value instead: all scripts of one `slurm run` share it.
     """
     if handed := os.environ.get(SESSION):
         return handed
@@ -75,7 +75,7 @@ def new_session() -> str:
 
 
 def _said(out: Path) -> Iterator[str]:
-    """Yield the lines of a run's output that tell of errors, a few of each kind, and the last."""
+    """Yield lines of a run's output that explain its end: a few on errors, and the last line."""
     shown, last = {_GRAVE: 0, _TELLING: 0}, ""
     with out.open("rb") as file:
         parts = (part for line in file for part in re.split(rb"[\r\n]", line.replace(b"\t", b" ")))
@@ -129,7 +129,7 @@ class Diary:
             raise _not_written(self.path, error) from None
 
     def begun_before(self) -> list[str]:
-        """List the Slurm ids of other jobs that wrote to this diary before this job began."""
+        """List the Slurm ids of this job's other submissions that began before this one."""
         jobs: list[str] = []
         for line in self.path.read_text().splitlines():
             try:

@@ -57,7 +57,7 @@ class LocalJob:
         self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
-        """Do all runs; return 0, 1 if any failed, 128 + signal. Raises UsageError on bad input."""
+        """Do all runs; return 0 if all ok, 1 if not, 128 + n after signal n. Raises UsageError."""
         self.steps.listen(*self.signals)
         self.run_all()
         if self.steps.stopped is not None:
@@ -198,7 +198,7 @@ class LocalJob:
 
 
 class SlurmJob(LocalJob):
-    """A job's runs in a Slurm allocation: a test of the launch, then as many as time allows."""
+    """A job's runs in a Slurm allocation: first a test launch, then as many runs as time allows."""
 
     verb = "submit"
     grace_s = 30.0
@@ -235,7 +235,10 @@ class SlurmJob(LocalJob):
         return 1 if self.failed or self.left else 0
 
     def finish(self, code: int, refused: str) -> None:
-        """Record the job's end, or the error `refused`; requeue it if asked and runs are left."""
+        """Record the job's end in its diary; with `options.requeue`, requeue it if runs are left.
+
+        `code` is the job's exit code, `refused` the error that ended the job, or ''.
+        """
         try:
             reason = f"refused: {refused}" if refused else self._why()
             self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)
@@ -251,7 +254,7 @@ class SlurmJob(LocalJob):
     def may_start(self) -> bool:
         """Return whether no signal came and enough time is left for another group of runs.
 
-        Enough is the time limit of the largest group, or 1.5 times the longest run yet if less.
+        Enough is 1.5 times the longest run so far, at most the time limit of the largest group.
         """
         runs = max((len(group.lines) for group in self.groups), default=1)
         most = runs * self.options.limit_s
@@ -271,7 +274,7 @@ class SlurmJob(LocalJob):
             raise UsageError(f"{line.id}: {first_error(out)}")
 
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
-        """Return the command for ranks on the first hosts; `shared`: srun may share their cores."""
+        """Return a command to start `ranks` ranks on the job's hosts; `shared` as in LocalJob."""
         options = self.options
         # or a step would wait until the one before has left its cores
         overlap = ["--overlap"] if shared and options.launcher == "srun" else []
@@ -290,7 +293,7 @@ class SlurmJob(LocalJob):
         return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
 
     def _set_parted_aside(self) -> None:
-        """Rename the logs of ok runs that must be repeated along with runs compared with them."""
+        """Rename the logs of ok runs whose partners must be repeated, so that both are."""
         study, statuses = look_at_runs(StudyFolder(self.folder.parent, self.folder.name))
         ids = {line.id for line in self.lines}
         of_job = [status for status in statuses if status.run.id in ids]

@@ -54,7 +54,7 @@ class RunLine(NamedTuple):
 
 
 class GroupLines(NamedTuple):
-    """Runs that start together and take turns, or one run; `apart`: why it takes no turns."""
+    """Runs that take turns; or a single run and, in `apart`, why it takes no turns with others."""
 
     lines: list[RunLine]
     apart: str = ""

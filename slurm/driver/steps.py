@@ -16,7 +16,7 @@ _POLL_S = 0.1  # a look takes some microseconds of the cores that the ranks need
 
 
 class Ended(NamedTuple):
-    """How a process ended: `code` as in a shell; `shot`: by a SIGKILL from outside the job."""
+    """How a process ended: `code` is as in a shell; `shot`: SIGKILL came from outside the job."""
 
     code: int
     timed_out: bool
@@ -40,7 +40,7 @@ class Step:
         self._told = self._timed_out = self._killed = False
 
     def end(self) -> None:
-        """Send the process one SIGTERM, by which a launcher ends its ranks; send no second one.
+        """Send SIGTERM to the process, once; a second call does nothing.
 
         The callback `before_end` is called first, even if the process has ended by itself.
         """
@@ -50,7 +50,7 @@ class Step:
             self.process.terminate()
 
     def look(self) -> Ended | None:
-        """Return how it ended, None while it runs; end it at its limit, kill it `grace_s` later."""
+        """Return how the process ended, None while it runs; end it if it is over its time limit."""
         code = self.process.poll()
         if code is None:
             if time.monotonic() >= self._deadline and not self._told:
