@@ -125,7 +125,7 @@ def facts(
 
 
 def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
-    """Name interfaces that carried gradients over TCP, or 'no TCP'; None if there is no record."""
+    """Say what carried gradients: 'TCP over eth0' or 'no TCP'; None without exchange or record."""
     counted: Counter[str] = Counter()
     for of_rank in end.get("tcp_bytes", ()):
         counted.update(of_rank)
@@ -194,7 +194,7 @@ class DigestCheck:
 
 
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
-    """Yield for 1 and 2 ranks whether equal CPU trainings of a launch end with equal parameters."""
+    """Yield a DigestCheck for 1 rank and one for 2, which compare CPU trainings of each launch."""
     agree = runs["facts"].map(lambda one: one.get("device") == "cpu")  # others add in any order
     digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:

@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def skewed(self) -> bool:
-        """Whether `median_ratio` differs from the ratio by over the margin; needs MIN_LAUNCHES."""
+        """Whether `median_ratio` is off the ratio by over the margin; False below MIN_LAUNCHES."""
         off = abs(math.log(self.median_ratio / self.paired.ratio))
         return self.paired.n >= stats.MIN_LAUNCHES and off > math.log1p(self.margin)
 
@@ -132,9 +132,9 @@ class _Pair(NamedTuple):
 def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
     """Compare each pair of points by launch; append what cannot be compared to `missing`.
 
-    The primary comparison errs at ALPHA over all looks, the numbers of launches at which the study
-    decides. All others with at least MIN_LAUNCHES share a second ALPHA equally (Bonferroni). Holm's
-    steps would err more: of ten arms at the margin's edge, they call one equal in 10 % of reports.
+    The primary comparison errs at rate ALPHA over all looks, the numbers of launches at which the
+    study decides. All other comparisons together err at ALPHA too: those with at least MIN_LAUNCHES
+    share it equally (Bonferroni). Holm's steps would give more false 'equal'.
     """
     rows: list[_Pair] = []
     for a, b in _pairs(table, study):
@@ -166,9 +166,9 @@ def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
 
 
 def may_differ(study: Study, a: Point, b: Point) -> set[str]:
-    """Name the facts, or prefixes, in which two points may differ: a backend's options and code.
+    """Return names of facts, or prefixes, that may differ: those of backends' options and code.
 
-    Two arms may also differ in fields that either sets and in bucket sizes, but not in `emulate`.
+    Points of two arms may also differ in bucket sizes, and in the arms' fields except `emulate`.
     """
     if a.arm == b.arm:
         return {*comparability.OF_A_SIDE}
@@ -247,9 +247,9 @@ def another_day(
 ) -> tuple[float, float] | None:
     """Predict an interval for the ratio in another session; None if `paired` has no interval.
 
-    `sessions` names each launch's session. From three on, `paired` is over sessions, and the result
-    is Student's prediction interval at `level`. With fewer, the half width in logs is
-    sqrt(h^2 + 2 (1.96 tau)^2), with h the ratio's; tau between sessions is assumed by `emulated`.
+    `sessions` names each launch's session. From three sessions on, `paired` must be over sessions,
+    and the result is Student's prediction interval at `level`. With fewer, the ratio's interval is
+    widened by an assumed deviation between sessions: TAU, or TAU_EMULATED if `emulated`.
     """
     ends = paired.interval(level)
     if ends is None or paired.error_log is None:

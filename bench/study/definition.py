@@ -188,7 +188,10 @@ class Study(StrictTable):
         return {name: value for name, value in values.items() if name not in unseen}
 
     def arms_of(self, cell: str) -> list[str]:
-        """List a cell's arms, or ['']; for `single`, arms that differ in exchange alone are one."""
+        """List the arms of a cell, or [''] if it has none.
+
+        Of arms that differ only in the exchange or in backends' options, `single` has the first.
+        """
         names = [name for name, arm in self.arms.items() if not arm.cells or cell in arm.cells]
         if cell != "single":
             return names or [""]
@@ -205,7 +208,7 @@ class Study(StrictTable):
     def arm_of(self, config: RunConfig) -> str:
         """Return the arm that a run names; if it names none, return the first arm with its fields.
 
-        Raises ValueError if the study has arms, but none with the run's fields and (if set) name.
+        Raises ValueError if the study has arms, but none with the run's fields (and name, if set).
         """
         if not self.arms:
             return config.arm or ""
@@ -228,7 +231,7 @@ class Study(StrictTable):
 
     @property
     def comparisons(self) -> list[tuple[Side, Side]]:
-        """Compared (cell, arm) pairs, reference first: two cells in one arm, or a cell's arms."""
+        """Every comparison: (cell, arm) of the reference, and that of the candidate."""
         return [
             ((a, over), (b, arm))
             for a, b in self.pairs
@@ -278,7 +281,8 @@ class Study(StrictTable):
 def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:
     """List the compared (reference, candidate) pairs of cells that are both in `cells`.
 
-    Frameworks, as 'ddp', give a pair for each shared transport. Cells, as 'ddp/mpi', give one pair.
+    If `reference` and `candidate` are frameworks, as 'ddp', each transport that both have gives a
+    pair. If they are cells, as 'ddp/mpi', they are the one pair.
     """
     compared = [(reference, candidate)]
     if is_bare(reference):

@@ -104,7 +104,10 @@ class StudyFolder:
             raise UsageError(f"{holds}: a study stays with one; choose another --results")
 
     def lock(self) -> IO[str]:
-        """Lock the folder until all processes close the returned file, or raise UsageError."""
+        """Lock the folder. Raises UsageError if another job has the lock, or if none can be taken.
+
+        The lock ends when the returned file is closed, also by all processes that inherit it.
+        """
         self.check_open()
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
@@ -176,7 +179,7 @@ class StudyFolder:
 
     @staticmethod
     def set_aside(log: Path) -> None:
-        """Rename log and output of a run that must be repeated, to the next free .attempt-N."""
+        """Rename log and output to the next free ID.attempt-N, before their run is repeated."""
         files = (log, log.with_suffix(".out"))
         free = (f"{log.stem}.attempt-{n}" for n in itertools.count(1))
         stem = next(n for n in free if not any(file.with_stem(n).exists() for file in files))

@@ -109,7 +109,7 @@ def load(folder: Path) -> Loaded:
 
 
 def _find_logs(folder: Path) -> list[Path]:
-    """List logs: runs/*.jsonl, archived or not, else *.jsonl. Raises UsageError if none exists."""
+    """List the logs in runs/ or its archive, else in `folder`. Raises UsageError if none exists."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     runs = folder / "runs"
@@ -130,7 +130,7 @@ def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
-    """Say how many of the study digests `carried` by runs are not of this study; '' if none."""
+    """Say how many runs had another study file, by their digests `carried`; '' if none had."""
     digests = (None, study.sha256, *study.earlier_sha256)
     other = sum(sha256 not in digests for sha256 in carried)
     if not other:
@@ -165,7 +165,7 @@ def _read_row(path: Path, study: Study) -> tuple[RunRow, Mapping[str, Any]] | Un
 
 
 def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
-    """Describe an attempt that a later run replaced; if its log lacks the cell, use that run's."""
+    """Describe an attempt that a later run replaced; `cell_of` has later runs' cells by log."""
     run = _read_log(path)
     cell = cell_of.get(ATTEMPT.sub("", path.name), "")
     if isinstance(run, Run):
@@ -178,10 +178,10 @@ def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
 
 
 def name_sessions(runs: Iterable[RunRow]) -> None:
-    """Set each run's `session` to the session's first start and machine, or '' if not logged.
+    """Set each run's `session`, as '2026-11-22 19:09 boot a85f88dd', or '' if it is not logged.
 
-    A session is a series of runs on one boot of a machine or, in a cluster, on the same nodes. It
-    ends when no run starts for PAUSE_S seconds, in which the state of the machine may change.
+    A session is a series of runs on one boot of a machine or, in a cluster, on the same nodes. A
+    pause of PAUSE_S seconds between two starts ends it, as the machine may change meanwhile.
     """
     last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
     for run in sorted(runs, key=lambda run: (math.isnan(run["began_s"]), run["began_s"])):
@@ -204,7 +204,7 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
 
 
 def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
-    """Return log -> reason for all runs of each point whose runs differ in work or conditions.
+    """Return, by log, why it is not used: the runs of its point differ in work or conditions.
 
     Runs of a point are averaged, so they must agree. In a scheduler's jobs, nodes and cores may
     differ, because the scheduler chooses these for each job.

@@ -1,4 +1,4 @@
-"""A study's points, and its launches' runs in a random order, balanced for compared points."""
+"""The points of a study, and the order of the runs in each launch: random, but balanced."""
 
 from __future__ import annotations
 
@@ -115,11 +115,11 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
 
 
 def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
-    """Yield the points of each launch, endlessly: groups of compared points, in random order.
+    """Yield the points of each launch in order, endlessly; compared points make a group.
 
-    Inside a group, launches 0, 2, ... have a random order, and the launch after each reverses it. A
-    trend inside launches then favours no side over an even number of launches (AB/BA crossover;
-    Jones & Kenward 2014, chapter 2).
+    The order of groups is random. Inside a group, the order is random in launches 0, 2, 4, ..., and
+    the next launch reverses it. A trend inside launches then favours no side over an even number of
+    launches (AB/BA crossover; Jones & Kenward 2014, chapter 2).
     """
     reference_of = {candidate: reference for reference, candidate in study.comparisons}
     names = {}
@@ -138,12 +138,12 @@ def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
 
 
 def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Point, str]:
-    """Name each point's group. A launch starts a group's runs together, to take turns if able.
+    """Return the name of each point's group; the runs of a group take turns, if possible.
 
-    `every` has the curves of each point. A group has the points compared with one another, and
-    other cells of the same transport and size. `single` joins a group with which it shares a curve,
-    if possible one of its batch per rank, and among several the group of fewest ranks. Runs take
-    turns if one works at a time, while the others are stopped.
+    Runs take turns if one works at a time, while the others are stopped. `every` has each point's
+    curves. A group has the points that are compared, and other cells of their transport and size.
+    `single` joins a group that shares a curve with it: preferably one of its batch per rank, and of
+    several the one of fewest ranks.
     """
     name = {point: group_of(point, pairs).name for point in every}
     compared = sorted((p for p in name if p.cell != "single"), key=lambda p: (p.world_size, p.name))
@@ -160,7 +160,7 @@ def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Po
 
 
 def group_of(point: Point, pairs: Pairs) -> Point:
-    """Return the point that stands for a point's group: the reference's cell, without an arm."""
+    """Return a key of the point's group: the point with the reference's cell and without an arm."""
     reference_of = {candidate: reference for reference, candidate in pairs}
     return point._replace(cell=reference_of.get(point.cell, point.cell), arm="")
 

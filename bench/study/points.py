@@ -23,13 +23,13 @@ CURVES = ("weak", "strong", "batch")
 
 
 def fixed(point: Point, curve: str) -> int:
-    """Return what a curve keeps fixed: images per rank (weak) or step (strong), ranks (batch)."""
+    """Return a curve's fixed size: batch per rank (weak), global batch (strong), ranks (batch)."""
     each = {"weak": point.batch_per_rank, "strong": point.global_batch}
     return (each | {"batch": point.world_size})[curve]
 
 
 def series(point: Point, curve: str) -> tuple[object, ...]:
-    """Return a key that sorts by arm, size that `curve` keeps fixed, and cell (`single` first)."""
+    """Return a sort key, alike for points of one line of a curve: arm, `fixed` size, cell."""
     return point.arm, fixed(point, curve), point.cell != "single", point.cell
 
 
@@ -67,11 +67,14 @@ class Table:
     curves: Mapping[Point, frozenset[str]]
 
     def work(self, point: Point) -> comparability.Facts:
-        """Return those facts, of a point's first run, in which a study's arms may differ."""
+        """Return the point's facts in which a study's arms may differ, from its first run."""
         return comparability.varied_of(next(iter(self.launches[point].values())).facts[0])
 
     def twin(self, point: Point, work: comparability.Facts) -> Point | None:
-        """Return a point of the same cell, size and, if possible, arm that did `work`, or None."""
+        """Return a point of the same cell and size whose facts are `work`; None if there is none.
+
+        The point's own arm is preferred to others.
+        """
         for arm in dict.fromkeys((point.arm, *(p.arm for p in self.launches))):
             other = point._replace(arm=arm)
             if other in self.launches and self.work(other) == work:
@@ -109,10 +112,11 @@ class Table:
         swapped: bool = False,
         of: str = "step_seconds",
     ) -> stats.Paired:
-        """Estimate b's images/s over a's, as a's seconds over b's, paired by launch.
+        """Estimate b's images/s over a's: the seconds of a's steps over those of b's, by launch.
 
-        Both points must have all `launches`. `swapped` says that their order changes by design
-        between launches; its effect is fitted too. `of` names another LaunchMean field to divide.
+        Both points must have all `launches`. `of` names another LaunchMean field to divide. Set
+        `swapped` if a and b change their order between launches by design: the effect of the order
+        is then fitted too.
         """
         means = [[self.launches[point][launch] for launch in launches] for point in (a, b)]
         before, after = ([getattr(mean, of) for mean in side] for side in means)

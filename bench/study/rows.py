@@ -137,11 +137,10 @@ def _measured(run: Run) -> RunRow:
 
 
 def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
-    """Return the seconds of a window's steps over all ranks, shape [step] from [rank][step].
+    """Return the seconds of each step of a window, for all ranks together: [rank][step] to [step].
 
-    A step ends when the last rank ends it, and begins at the end of the step before. All steps add
-    up to the window. The slowest rank's seconds of each step would add up to more, because each
-    step may have another slowest rank.
+    A step ends when the last rank ends it, and the next step begins then, so all steps add up to
+    the window. The maximum over ranks of each step's seconds would add up to more.
     """
     ends = np.cumsum(window, axis=1).max(axis=0)
     ends[1:] = np.diff(ends)
@@ -152,7 +151,7 @@ def others_share(run: Run) -> float | None:
     """Estimate the share of processor time that others took, on the host where it is largest.
 
     Others are processes outside the run, and other virtual machines on the host's hardware. Returns
-    None if a log lacks a counter, as older logs do, or the time of its server processes.
+    None if the log lacks a counter or, before version 1.0, the time of parameter servers.
     """
     if run.host.get("servers"):
         return None
@@ -175,9 +174,9 @@ def others_share(run: Run) -> float | None:
 def parts_of(run: Run) -> dict[str, float]:
     """Return the mean seconds of each part of a step; {} unless observe='breakdown'.
 
-    The part `exposed` is the exchange that nothing overlaps. It is the sum of `waiting`, from a
-    rank's last gradient to the slowest rank's, and of `reducing`, the rest. Without an exchange,
-    `waiting` is 0.
+    The part `exposed` is the exchange that nothing overlaps, from a rank's last gradient on. It is
+    `waiting`, until the slowest rank has its last gradient, plus `reducing`, the rest. Without an
+    exchange, `waiting` is 0.
     """
     config = run.config
     assert config is not None
@@ -192,10 +191,10 @@ def parts_of(run: Run) -> dict[str, float]:
 
 
 def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
-    """Compute the mean seconds, over ranks and steps, of the wait for the slowest rank's gradients.
+    """Return how long a rank waits for the slowest rank's last gradient: mean seconds in a step.
 
-    Without `one_clock`, the ranks' clocks are aligned first: in the median over a window's steps,
-    each rank's exchange then ends when rank 0's does.
+    Without `one_clock`, each rank's clock is shifted first, so that its exchange ends together with
+    rank 0's, in the median over the window's steps.
     """
     before = ("begin", "input", "forward", "backward")
     last = np.sum([event[name] for name in before], axis=0)  # gradient: [rank][step]
@@ -221,7 +220,10 @@ def _resources(run: Run) -> dict[str, float]:
 
 
 def _served(run: Run) -> dict[str, Any]:
-    """Return each rank's images/s and last accuracies; {} without exchange or option `mode`."""
+    """Return images/s by rank, and last accuracies by training and rank.
+
+    Returns {} if exchange='off', or if the backend has no option `mode`.
+    """
     config = run.config
     assert config is not None
     knobs = facts_of_backend(config.backend).knobs.get(config.settings, ())

@@ -126,7 +126,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Estimate a geometric mean of values above 0; from two on, with a 95 % t interval on logs."""
+    """Estimate a geometric mean of values above 0, with a 95 % t interval on logs if n > 1."""
     logs = [math.log(v) for v in values]
     ends = t_interval(logs)
     low, high = (math.exp(ends[0]), math.exp(ends[1])) if ends else (None, None)
@@ -180,8 +180,8 @@ def paired_ratio(
 def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
     """Return the ratio by Student's t on session means, or unchanged below three sessions.
 
-    `sessions` names each launch's session. If sessions had an sd of 2 %, 95 % intervals over
-    launches held the long-run ratio in only 61 % of cases.
+    `sessions` names each launch's session. Launches of a session deviate together: with an sd of
+    2 % between sessions, 95 % intervals over launches held the long-run ratio in 61 % of cases.
     """
     logs: dict[str, list[float]] = {}
     for session, ratio in zip(sessions, paired.ratios, strict=True):
@@ -225,9 +225,9 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
 def decide(interval: tuple[float, float], margin: float) -> Decision:
     """Decide what an interval of a ratio says, with a relative margin such as 0.02.
 
-    An interval inside 1 / (1 + margin) to 1 + margin means 'equal', even if it lacks 1. In exactly
-    these cases, two one-sided tests reject (Schuirmann 1987). Any other interval without 1 means
-    'faster', for either side. An interval that holds the true ratio gives no wrong decision.
+    'equal': it is inside 1 / (1 + margin) to 1 + margin, with or without 1, as by two one-sided
+    tests (Schuirmann 1987). 'faster', for either side: any other interval without 1. 'not settled':
+    all others. If the interval holds the true ratio, the decision is not wrong.
     """
     low, high = interval
     if 1 / (1 + margin) <= low and high <= 1 + margin:
@@ -246,10 +246,10 @@ def median_estimate(values: Sequence[float]) -> Estimate:
 def percentiles(
     values: Sequence[float] | np.ndarray, percents: Sequence[int]
 ) -> list[float | None]:
-    """Compute each percentile; it is None if less than one value is expected above it.
+    """Compute each percentile, or None where less than one value is expected above it.
 
-    The largest of n values is the quantile n / (n + 1) on average (David & Nagaraja 2003, order
-    statistics of a uniform sample). With too few values a percentile is about the maximum.
+    A percentile of so few values would be about their maximum, which on average is the quantile
+    n / (n + 1) (David & Nagaraja 2003, order statistics of a uniform sample).
     """
     at = np.percentile(values, percents)  # at once: one by one takes as long each
     enough = [len(values) * (100 - percent) >= 100 for percent in percents]
@@ -258,12 +258,12 @@ def percentiles(
 
 @cache
 def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
-    """Estimate the error rate of each look, so that all looks together err in `overall` of studies.
+    """Estimate the error rate at each look that gives the rate `overall` over all looks of a study.
 
-    `looks` are the rising numbers of launches at which a study decides. The rate is equal at all
-    looks (Pocock 1977), for Student's t rather than a known deviation. Intervals at this rate hold
-    the true ratio at all looks in 1 - `overall` of studies. If the true ratio is at the margin's
-    edge, a false 'equal' is half as frequent.
+    `looks` are the rising numbers of launches at which the study decides. All have the same rate
+    (Pocock 1977, here for Student's t). Intervals at this rate hold the true ratio at all looks
+    with probability 1 - `overall`. If the true ratio is at the margin's edge, a false 'equal' has
+    probability `overall` / 2.
     """
     if len(looks) < 2:
         return overall
@@ -304,9 +304,8 @@ def power_equivalence(
 ) -> float:
     """Compute the exact power of two one-sided tests, each at `level` (Schuirmann 1987).
 
-    The power is Owen's Q (Owen 1965), an integral over s, the sample's standard deviation over the
-    true one. Both tests reject if the mean is inside both edges of the margin by more than s times
-    Student's one-sided quantile, in standard errors.
+    The power is Owen's Q (Owen 1965), an integral over s, the ratio of the sample's standard
+    deviation to the true one.
     """
     edge = math.log1p(margin)
     if sd_log == 0:
@@ -329,7 +328,7 @@ def power_equivalence(
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
-    """Estimate the chance of a verdict from `n` launches, if `p` is exact; None if `p.n` is 1."""
+    """Estimate a verdict's chance from `n` launches with `p`'s ratio and sd; None if `p.n` is 1."""
     if p.sd_log is None:
         return None
     effect = math.log(p.ratio)

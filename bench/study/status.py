@@ -58,7 +58,7 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
 
 
 def difference(planned: RunConfig, logged: RunConfig) -> str:
-    """Describe the first field not as planned, else ''; log_path, study_sha256 may differ."""
+    """Describe the first field that is not as planned, or ''; log_path and the like are ignored."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
     if logged.arm is None:  # so did logs before schema 9; the fields of the arm tell
@@ -70,10 +70,10 @@ def difference(planned: RunConfig, logged: RunConfig) -> str:
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedRun]:
-    """Return the runs to do: all runs of a group with a run not ok, or runs of several places.
+    """Return the runs to do: all runs of each group that is not complete in one place.
 
-    A group has the runs of one launch that are compared. A place is the hosts and the job or, with
-    no scheduler, the session. In another place, nodes are others or in another state.
+    A group has the runs of one launch that are compared. It is complete if every run is ok, and all
+    but `single` ran on the same hosts in the same job or, with no scheduler, in the same session.
     """
     turn_group = turn_groups({s.run.point: s.run.config.curves for s in statuses}, pairs)
     groups: dict[object, list[RunStatus]] = {}
@@ -125,7 +125,7 @@ def seconds_left(
 
 
 def duration(seconds: float | None) -> str:
-    """Describe a duration as 'about 7 min', and None as a duration that has no estimate yet."""
+    """Describe a duration, as 'about 7 min'; for None, say that there is no estimate yet."""
     if seconds is None:
         return "no estimate before a run has ended"
     return f"about {seconds:.0f} s" if seconds < 120 else f"about {seconds / 60:.0f} min"

@@ -58,8 +58,9 @@ def word(c: Comparison) -> str:
 def sentence(c: Comparison) -> str:
     """State the verdict, with difference and interval: 'Horovod faster: 5.3 % [0.6, 10.2]'.
 
-    The difference is the lead of the faster side; if neither is faster, the candidate's, which may
-    be negative. With too few launches, it says how many are needed, or that no verdict is planned.
+    The difference is the lead of the faster side. If neither is faster, it is the candidate's lead,
+    which may be negative. With too few launches, the sentence says instead how many are needed, or
+    that no verdict is planned.
     """
     text = word(c)
     if c.decides and c.paired.n < c.needs:
