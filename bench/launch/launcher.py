@@ -21,10 +21,10 @@ def command(
     ranks_per_node: int = 1,
     cpus_per_rank: int | None = None,
 ) -> list[str]:
-    """Build the command by which srun, ibrun or mpirun starts `ranks` ranks of a program.
+    """Build the command by which srun, ibrun or mpirun starts `ranks` ranks.
 
-    The caller appends the program. `program` is the path of the launcher, `args` are its further
-    options. Only srun gets `cpus_per_rank`, `ranks_per_node` and as many `hosts` as the ranks fill.
+    The caller appends what the ranks run. `program` is the path of the launcher, `args` are its
+    further options. Only srun uses the other parameters; it gets as many `hosts` as the ranks fill.
     """
     start = str(program or launcher)
     match launcher:

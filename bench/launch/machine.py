@@ -38,7 +38,7 @@ _outcome = "left alone: not asked for"
 
 
 def require_fit(config: RunConfig, env: Mapping[str, str]) -> None:
-    """Raise UsageError if torch is missing, or by `require_interface` if the run uses Gloo."""
+    """Raise UsageError if torch is missing, or if the run uses Gloo on unusable interfaces."""
     if importlib.util.find_spec("torch") is None:
         cure = "run make setup, then . .venv/bin/activate"
         if checkout() is None:
@@ -98,7 +98,7 @@ def node_ticks() -> Ticks | None:
 
 
 def _read_ticks(names: Collection[str]) -> Ticks | None:
-    """Sum the lines of /proc/stat in `names` ('cpu3'; 'cpu': all cores); None if one is missing."""
+    """Sum the ticks in the lines `names` of /proc/stat ('cpu3'); None if a line is missing."""
     with suppress(OSError):
         rows = [line.split() for line in _STAT.read_text().splitlines()]
         rows = [row for row in rows if row[0] in names]
@@ -131,7 +131,7 @@ def family_ticks(process: int) -> int:
 
 
 def gpu_of_one_process(env: Mapping[str, str]) -> bool:
-    """Check whether a GPU here takes one process at a time; False with MPS or no nvidia-smi."""
+    """Check whether a GPU here admits one process alone; False under MPS or without nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader"]
     how = {"capture_output": True, "text": True, "timeout": _SMI_LIMIT_S, "check": True}
     try:

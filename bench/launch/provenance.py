@@ -86,7 +86,7 @@ _OPTIONS = "start every rank with the same options"
 
 
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
-    """Describe what may differ between ranks; `affinity` lists the numbers of the rank's cores."""
+    """Return by name what may differ between ranks: launch, host, processor, cores, threads."""
     return {
         **launch._asdict(),
         "hostname": socket.gethostname(),
@@ -185,8 +185,9 @@ def _text(path: Path) -> str:
 
 
 def counters() -> dict[str, int | None]:
-    """Return clock ticks by name: stolen, busy and idle since boot, over all cores (None if
-    unknown), and those that this process and its descendants have spent so far.
+    """Return clock ticks by name: of all cores, and of this process with its descendants.
+
+    Ticks of the cores since boot are stolen, busy or idle; they are None if unknown.
     """
     ticks = machine.node_ticks()
     return {
@@ -244,9 +245,9 @@ def _ranks(ranks: Sequence[int]) -> str:
 def user_files(config: RunConfig) -> dict[str, bytes]:
     """Read the source files of the user's code; return contents by path ('package/module.py').
 
-    The files are the user's backends and, if the user's factory ('module:function') makes the model
-    or data set, the factory's module and all other imported modules outside installed packages.
-    Raises UsageError if a factory's module has no file. Data files, such as weights, are left out.
+    All files of the user's backends are read. If a factory of the user ('module:function') makes
+    the model or data set, its module is read too, and each imported module that is not installed.
+    Data files, such as weights, are left out. Raises UsageError if a factory's module has no file.
     """
     # all files of the user's backends, used or not, so that all cells' runs have the same
     files = {}
@@ -283,13 +284,13 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def folder_of(sha256: Mapping[str, str]) -> str:
-    """Name the folder, relative to the logs' folder, of files that have these digests by path."""
+    """Name the folder that keeps the files with these digests, relative to the logs' folder."""
     text = "".join(f"{name}\0{digest}\n" for name, digest in sorted(sha256.items()))
     return f"user_code/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def keep_files(files: Mapping[str, bytes], log: Path | None) -> None:
-    """Write `files` into their `folder_of` beside the log, if there is one. Raises UsageError."""
+    """Write `files` into a folder beside `log`; do nothing if `log` is None. Raises UsageError."""
     if log is None:
         return
     place = log.parent / folder_of(digests(files))

@@ -17,7 +17,7 @@ from bench.config import RunConfig, UsageError
 
 
 class WrongWorld(UsageError):
-    """A mismatch between the ranks that started, or met, and the world that was asked for."""
+    """A world other than the one asked for: the wrong ranks started, or not all of them met."""
 
 
 class Launch(NamedTuple):
@@ -97,12 +97,12 @@ def discover(env: Mapping[str, str]) -> Launch:
 
 
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
-    """Check for the store of torchrun's agent, absent if a user sets torchrun's variables."""
+    """Check whether torchrun keeps a store; none exists if a user set torchrun's variables."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
-    """Check whether srun started this process in a numbered step, not a batch or salloc shell."""
+    """Check whether srun started this process in a numbered step, unlike batch or salloc shells."""
     step = env.get("SLURM_STEP_ID", "")
     # batch, extern and interactive steps show as words or as numbers just below 2^32
     numbered = step.isdecimal() and int(step) < 2**31

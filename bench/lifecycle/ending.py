@@ -1,4 +1,4 @@
-"""The watch over a rank and its early end: it records why, and exits with a code above 0.
+"""Watch over a rank, and its early end: the rank records why, and exits with a code above 0.
 
 Only `main` exits with 0, once an `end` event that says ok is written. A rank that ends here kills
 its data loading processes and skips all exit handlers. Other ranks may be waiting for its end, and
@@ -86,9 +86,10 @@ class Pulse:
 
 
 class Ending:
-    """One rank's ways to end early. The first call of a method except `is_orphan` ends the process.
+    """One rank's ways to end early. Each method but `is_orphan` records why and ends the process.
 
-    `launcher` is the parent's process id; None for a run by hand, which may outlive its parent.
+    Calls by other threads then wait. `launcher` is the parent's process id; None for a run by
+    hand, which may outlive its parent.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Ending:
         self._leave(code, lambda: self._record(error))
 
     def signalled(self, number: int) -> NoReturn:
-        """Record the signal `number`, or a lost rank or launcher that explains it, and exit."""
+        """Record the signal `number`, or its cause if a rank or the launcher is gone; exit."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
@@ -125,7 +126,7 @@ class Ending:
         self._leave(128 + number, lambda: self._record_signal(number))
 
     def stalled(self, doing: str, silent_s: float) -> NoReturn:
-        """Record that nothing has happened for `silent_s` seconds of `doing`, and exit."""
+        """Record `silent_s` seconds without progress, and what the rank is `doing`; exit."""
         self._leave(FAILED, lambda: self._record_stall(doing, silent_s))
 
     def orphaned(self) -> NoReturn:
@@ -182,7 +183,7 @@ class Ending:
                 say(trace)  # of the user's own code, after the line that names it
 
     def _record_signal(self, number: int) -> None:
-        """Record a signal, or the dead rank for which mpirun or torchrun sends it to all ranks."""
+        """Record a signal, or instead a rank's death if that made the launcher send the signal."""
         stop_loading()  # mpirun kills the group of a rank some tenths of a second later
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
@@ -254,7 +255,7 @@ def describe(error: BaseException) -> str:
 
 
 def on_interrupt(end: Callable[[int], object]) -> None:
-    """Start a thread that calls `end(number)`, which ends the process, on SIGINT and SIGTERM.
+    """Start a thread that calls `end(number)` on SIGINT or SIGTERM; `end` must end the process.
 
     Python runs signal handlers on the main thread only, which may be waiting in C for a rank that
     is gone. Python's handler in C writes the number to a pipe at once, and the thread reads it.

@@ -29,8 +29,10 @@ def state(pid: int) -> str:
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """List (rank, reason) of this host's other ranks that ended without an `error` event in `log`.
-    The list is empty after the log's `end`, or if `as_lowest` and a rank below `rank` runs here.
+    """List (rank, reason) of other ranks on this host that ended without an `error` event in `log`.
+
+    The list is empty once the log has an `end`. With `as_lowest` it is also empty if any rank below
+    `rank` still runs on this host, so that only the lowest reports.
     """
     host = socket.gethostname()
     ranks = next(iter(_events(log, "start")), {}).get("host", {}).get("ranks", [])
@@ -66,7 +68,7 @@ def signal_others(pids: Iterable[int], number: int) -> None:
 def end_with(parent: int, *_: object) -> None:
     """Have the kernel kill this loading process when `parent` ends, or exit if `parent` is gone.
 
-    torch's own watchdog overlooks a parent that ended earlier, and halts in a stopped process.
+    torch's own watchdog misses a parent that ended early, and does not run in a stopped process.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

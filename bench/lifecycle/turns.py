@@ -5,9 +5,9 @@ change. Worlds that live at the same time are measured window by window, a secon
 benchmarking: Bulej et al. 2020, and interleaved trials: Abedi & Brecht 2017).
 
 A rank without the turn stops itself by SIGSTOP, with all of its threads and data loading processes.
-A blocking read would leave Horovod's engine and MPI's progress threads at work. On each node the
-last local rank of the world whose turn ends continues the ranks of the next world. Only each
-world's own barriers cross nodes. On a node, worlds share only a table of numbers in its memory.
+A blocking read would leave Horovod's engine and MPI's progress threads at work. When a world's turn
+ends, its last local rank on each node wakes the next world's ranks there. Only each world's own
+barriers cross nodes. On a node, worlds share only a table of numbers in its memory.
 If all ranks of a world are killed, the driver that started the worlds wakes the others.
 """
 
@@ -49,7 +49,8 @@ Counters = Callable[[], Mapping[str, int | None]]
 class Place:
     """A world's place among the worlds that were started together, whose common id is `launch`.
 
-    `turn` is this world's index; `sizes` are the worlds' sizes. Each world fills the first nodes.
+    `turn` is this world's index; `sizes` are the worlds' numbers of ranks. The ranks of every world
+    fill the nodes from the first one on.
     """
 
     launch: str
@@ -97,7 +98,7 @@ class Process(NamedTuple):
 class TurnTable:
     """The numbers that a launch's worlds share on a node: who has the turn, who has seen it begin.
 
-    The table's file is unlinked once all worlds have met, so that it ends with their processes.
+    The table's file is unlinked once all worlds have met, so that no file is left when they end.
     Raises UsageError if the file cannot be written.
     """
 
@@ -142,7 +143,7 @@ class TurnTable:
         return self._numbers[self._broken] - 1 if self._numbers[self._broken] else None
 
     def give(self, world: int) -> None:
-        """Begin the turn of `world`, or with EVERYBODY the end of all turns."""
+        """Begin the turn of `world`; EVERYBODY means that all turns are over."""
         self._numbers[self._holder] = world  # first: the serial says that there is a new holder
         self._numbers[self._serial] += 1
 
@@ -167,7 +168,7 @@ class TurnTable:
         self._numbers[self._worlds + 2 * world + 1] = 1
 
     def next_after(self, world: int, present: Sequence[int]) -> int:
-        """Return which of `present` follows `world` in a cycle and has turns left, or EVERYBODY."""
+        """Return the world of `present` whose turn follows `world`'s; EVERYBODY if all are done."""
         after = sorted(present, key=lambda other: (other <= world, other))
         is_done = {other: self._numbers[self._worlds + 2 * other + 1] for other in present}
         return next((other for other in after if not is_done[other]), EVERYBODY)
@@ -200,7 +201,10 @@ class TurnsBroken(Exception):
 
 
 class Turns:
-    """The turns of a world that was started alone: it always has the turn, and no method waits."""
+    """Interface of turns, and the turns of a world that was started alone.
+
+    Such a world always has the turn, so here the methods do nothing. SharedTurns implements them.
+    """
 
     place: Place | None = None
 
@@ -217,7 +221,7 @@ class Turns:
         """Tell all worlds that this process ends early, so that no process stays stopped."""
 
     def aside(self) -> Mapping[str, int]:
-        """Return what the node's counters, by name, counted outside this world's turns so far."""
+        """Return by how much each of the node's counters rose outside this world's turns so far."""
         return {}
 
 
@@ -227,8 +231,8 @@ ALONE = Turns()
 class SharedTurns(Turns):
     """One process's part in the turns of a launch of several worlds.
 
-    `counters` returns the node's clock ticks by name. A node's worlds must meet within 80 % of
-    `stall_timeout_s`, after which a run without progress is ended.
+    `counters` returns the node's clock ticks by name. After `stall_timeout_s` without progress
+    a run is ended; a node's worlds must meet within 80 % of that time.
     """
 
     def __init__(
@@ -269,7 +273,7 @@ class SharedTurns(Turns):
             self._table.break_off(self._world)
 
     def aside(self) -> Mapping[str, int]:
-        """Add the counts since the last turn or call; return all sums. Call between turns."""
+        """Return the counts outside this world's turns, up to now; call this outside its turns."""
         now = self._counters()
         for name, count in now.items():
             before = self._since.get(name)

@@ -2,8 +2,8 @@
 
 The events are, in order, start, steps, breakdown, window, epoch, error, end and exit. They hold
 numbers as measured; events.py lists their fields. A run that was killed leaves no end. The last
-field of end and exit is sha256: of all bytes of the file before the text `, "sha256": "` of that
-line. No event tells what became of a run: bench/record/outcome.py judges it from the events.
+field of end and exit is sha256, a digest of all bytes of the file before the comma in front of this
+field. No event tells what became of a run: bench/record/outcome.py judges it from the events.
 
 Schema history (any change raises SCHEMA except a new field of config; keep old logs in fixtures):
   6  the oldest that is read. With observe=framework there are events named exchanges
@@ -19,7 +19,7 @@ Schema history (any change raises SCHEMA except a new field of config; keep old 
  14  end has strided_gradients, until version 2.0
  15  each rank has boot_id, its kernel's: nodes with equal boot_id share a machine's cores
  16  parity has not_proven: tensors that could not be compared; their check is null, not true
- 17  config has no variant: arm names the settings under which all cells, or one, were measured
+ 17  config has no variant: arm names the condition of measurement, also one that all cells share
  18  config has launch in place of block
 """
 
@@ -251,8 +251,9 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
 def set_aside(path: Path) -> str | None:
     """Rename a log that has no result and is no longer written; return in words what was done.
 
-    Returns None if `path` is no log or cannot be opened, or if the log is damaged, belongs to a
-    study or has a result. Raises UsageError if the log is locked, as its run may still be at work.
+    Renames nothing and returns None if `path` is not a log that can be opened. Does the same if the
+    log is damaged, belongs to a study or has a result. Raises UsageError if the log is locked, as
+    its run may still be at work.
     """
     if not path.is_file():  # a pipe would be waited for
         return None

@@ -99,7 +99,7 @@ class Window(TypedDict):
 
 
 class Epoch(TypedDict):
-    """One epoch: the slowest rank's training `seconds`, mean `loss`, `correct` of `held_out`."""
+    """One epoch: training `seconds` (slowest rank), mean `loss`, `correct` images of `held_out`."""
 
     event: Literal["epoch"]
     training: Count
@@ -138,8 +138,8 @@ class Exit(TypedDict, total=False):
     """How the driver (slurm/driver) saw the run end: a run may crash after its own `end` event.
 
     `said` has lines that run and launcher printed; it is empty if all went well. `oom_kills` counts
-    processes that the driver's kernel killed for lack of memory during the run. `session` names the
-    execution of a job script without a scheduler. On `partner` and `apart` see bench.record.
+    processes that the driver's kernel killed for lack of memory during the run. `session` stands
+    for the job where there is no scheduler. On `partner` and `apart` see bench.record.
     """
 
     event: Required[Literal["exit"]]

@@ -210,8 +210,9 @@ def _demanded(config: RunConfig, schema: int) -> Iterator[str]:
 
 
 def _trainings(config: RunConfig, epochs: Sequence[Event]) -> Iterator[str]:
-    """Yield faults of a run's trainings: wrong in number, or with missing or wrong epochs. A
-    training's last epoch must be the first that reaches the target, or the last that is allowed.
+    """Yield faults of a run's trainings: a wrong number of trainings, missing or wrong epochs.
+
+    A training's last epoch must be the first that reaches the target, or the last that is allowed.
     """
     trainings = [list(group) for _, group in groupby(epochs, key=lambda event: event["training"])]
     if len(trainings) != (0 if config.epochs is None else config.trainings):

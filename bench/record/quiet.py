@@ -13,11 +13,11 @@ NOISY = 0.02
 
 
 def share_of_others(busy: int, idle: int, stolen: int, run_ticks: int) -> float:
-    """Return the share of a node's clock ticks that other processes and guests of its host took.
+    """Return the share of a node's clock ticks that other processes and virtual machines took.
 
     `busy`, `idle` and `stolen` are the node's ticks, `run_ticks` those of the run's processes. The
-    kernel samples `busy` but measures `run_ticks`, which can exceed `busy` with threads that wake
-    often and briefly, such as Gloo's. Such an excess must not hide stolen ticks.
+    kernel samples `busy` but measures `run_ticks`. If threads wake often and briefly, as Gloo's do,
+    `run_ticks` can exceed `busy`. Such an excess must not hide stolen ticks.
     """
     return (max(0, busy - run_ticks) + stolen) / max(1, busy + idle + stolen)
 
