@@ -13,9 +13,9 @@ T = TypeVar("T", bound=torch.Tensor)
 def buckets(parameters: Sequence[T], bucket_bytes: int, rebuilt: bool = True) -> list[list[T]]:
     """List buckets of those `parameters` that are trained, from the last parameter to the first.
 
-    A bucket ends once it has `bucket_bytes` or more; the one filled last may have less. DDP fills
-    from the last parameter, or from the first if it looks for unused ones and so has not `rebuilt`
-    its buckets. Dtypes may be mixed.
+    A bucket is full at `bucket_bytes` or more; the one filled last may have less. Filling begins
+    with the last parameter. Without `rebuilt` it begins with the first, as DDP does if it looks
+    for unused parameters. A bucket may mix dtypes.
     """
     trained = [p for p in parameters if p.requires_grad]
     filled: list[list[T]] = []

@@ -15,7 +15,7 @@ TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write t
 
 
 class Cell(NamedTuple):
-    """A subject of comparison: a backend and its transport, '' where no transport is named."""
+    """A subject of comparison: a backend and its transport ('' if none is named)."""
 
     backend: str
     transport: str = ""  # of `single`, or where a study leaves it to the site
@@ -173,7 +173,7 @@ def facts(cell: str) -> BackendFacts:
 
 
 def takers(knob: str) -> str:
-    """Return which backends take option `knob` with which --settings: 'DDP (matched or tuned)'."""
+    """Name the backends that take option `knob`, and their --settings: 'DDP (matched or tuned)'."""
     return ", ".join(
         f"{row.short_label} ({' or '.join(settings)})"
         for row in CATALOGUE.values()
@@ -182,13 +182,13 @@ def takers(knob: str) -> str:
 
 
 def interface_variables() -> tuple[str, ...]:
-    """List the environment variables that choose the network interface of a backend's Gloo."""
+    """List the environment variables that choose Gloo's interface, such as GLOO_SOCKET_IFNAME."""
     names = (v for row in CATALOGUE.values() if (v := row.interface_variable))
     return tuple(dict.fromkeys(names))  # several of torch's read one
 
 
 def gloo(cell: str, versions: Mapping[str, str]) -> str:
-    """Return whose Gloo a cell uses: 'bundled with torch 2.13.0'; '' for another transport."""
+    """Return 'bundled with PACKAGE VERSION' for the Gloo of `cell`, or '' for another transport."""
     package = facts(cell).gloo_of if parts(cell).transport == "gloo" else ""
     return f"bundled with {package} {versions.get(package, '(unknown)')}" if package else ""
 

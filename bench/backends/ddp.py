@@ -116,7 +116,7 @@ class DdpSession(Session):
 
 
 def _average_in_float32(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-    """Average a bucket of bfloat16 gradients over ranks in float32, as a hook of DDP."""
+    """Average a bucket of bfloat16 gradients in float32, as a communication hook that DDP calls."""
     gradients = bucket.buffer()
     sent = gradients.to(torch.float32).div_(dist.get_world_size())
 

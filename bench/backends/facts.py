@@ -18,7 +18,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendFacts:
-    """Facts of a backend: RunConfig fields it takes (`knobs`) and values it cannot (`refused`)."""
+    """Facts of a backend. It takes the options in `knobs`, and not the values in `refused`."""
 
     name: str  # on the command line, in a log, and before the '/' of a cell
     label: str  # in a title

@@ -65,7 +65,7 @@ class Handwritten(Backend):
 
 
 class HandwrittenSession(Session):
-    """A session that averages buckets in a fixed order, each once it and all before are ready."""
+    """A session that averages buckets in a fixed order. A ready one waits for those before it."""
 
     def __init__(
         self, comm: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -107,7 +107,7 @@ class HandwrittenSession(Session):
             self._next += 1
 
     def synchronize_gradients(self) -> None:
-        """Finish exchanges. A missing gradient raises RuntimeError without --unused-parameters."""
+        """Finish exchanges. Without --unused-parameters, a missing gradient is a RuntimeError."""
         used = [p.grad is not None for p in self._parameters]
         if not self._finds_unused and not all(used):
             missing = f"{used.count(False)} parameters got no gradient"
@@ -132,7 +132,7 @@ class HandwrittenSession(Session):
         return [sum(p.nbytes for p in bucket.parameters) for bucket in self._buckets]
 
     def _forget_unused(self, used: Sequence[bool]) -> None:
-        """Remove gradients of parameters that no rank `used`, or weight decay would move them."""
+        """Remove gradients of parameters that no rank used, so that no weight decay moves them."""
         used_by_any = np.array(used, np.int32)
         mpi = mpi_group.library()
         self._comm.Allreduce(mpi.IN_PLACE, used_by_any, op=mpi.MAX)

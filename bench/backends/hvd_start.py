@@ -19,9 +19,10 @@ ONE_EXCHANGE_MIB = 1024  # of a buffer that a host gives page by page; a GPU giv
 
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
-    """Start Horovod; return horovod.torch, and a rendezvous server to `stop` at the end or None.
+    """Start Horovod. Return horovod.torch, and the rendezvous server, which the caller must `stop`.
 
-    Raises UsageError without a fitting Horovod, WrongWorld if its rank or size is not the launch's.
+    The server is None over MPI, and on all ranks but 0. Raises UsageError if no Horovod fits,
+    WrongWorld if Horovod's rank or size is not the launch's.
     """
     os.environ.update(_environment(config))
     try:
@@ -88,10 +89,11 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
 
 def require_interface_taken(iface: str, host_iface: str) -> None:
-    """Raise UsageError if `iface` is set, but gradients would use `host_iface`, another interface.
+    """Raise UsageError if `iface` is set, but Horovod's Gloo would not use it for gradients.
 
     Horovod 0.28 gives Gloo an empty interface name for gradients (gloo_iface_ in
-    GlooContext::InitializeForProcessSet). Gloo then takes the address of the host's name.
+    GlooContext::InitializeForProcessSet). Gloo then uses `host_iface`, the interface whose address
+    the host's name resolves to.
     """
     if iface and iface != host_iface:
         taken = f"takes the address of the host's name, on {host_iface or 'no interface of it'}"
@@ -100,7 +102,10 @@ def require_interface_taken(iface: str, host_iface: str) -> None:
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
-    """Return horovodrun's variables, from ranks' `hosts` and its server's `address` (host:port)."""
+    """Return the variables that horovodrun would set on this rank.
+
+    `hosts` has the host of each rank; `address` is the rendezvous server's, host:port.
+    """
     rank_host, host_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
     # the cross communicator of local rank l joins the hosts with more than l ranks
     crossing = [host for host in host_order if hosts.count(host) > launch.local_rank]

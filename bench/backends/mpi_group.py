@@ -35,7 +35,11 @@ def init(config: RunConfig, launch: Launch) -> None:
 
 
 def world(config: RunConfig, launch: Launch) -> Any:
-    """Return COMM_WORLD. Raises UsageError without MPI, for a wrong size or for unequal configs."""
+    """Return COMM_WORLD. All ranks must call this.
+
+    Raises UsageError if MPI does not load or ranks have different configs, WrongWorld if MPI has
+    another number of ranks than the launch.
+    """
     comm = library().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     if problem := disagreement(comm.allgather(shared_fields(config))):

@@ -63,10 +63,10 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
 @contextmanager
 def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
-    """Yield the path of a file to which an NCCL that starts in the block writes its connections.
+    """Let an NCCL that starts in the block log its connections to a file; yield the file's path.
 
-    `env` has NCCL's debug variables in the block, and the user's again after it. If the user has
-    set NCCL_DEBUG, it stays and NCCL writes no such file. The file is deleted after the block.
+    In the block `env` has NCCL's debug variables. If the user has set NCCL_DEBUG, `env` stays as it
+    is, and the file is not written. The block's end deletes the file and restores the variables.
     """
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
         info, before = Path(folder, "info"), dict(env)
@@ -92,8 +92,9 @@ def transports(lines: Iterable[str]) -> set[str]:
 def library(inside: str = "") -> tuple[str, str, str]:
     """Return the path, version and SHA-256 of the library whose NCCL a framework calls.
 
-    Searches the framework's library (name begins with `inside`; none if ''), then libnccl.so, then
-    torch's library. Raises UsageError if several libnccl.so, or no NCCL, are loaded.
+    It is the first of these that is loaded and has an NCCL: a library whose name begins with
+    `inside` (none if ''), libnccl.so, torch's library. Raises UsageError if no NCCL is loaded, or
+    if several libnccl.so are.
     """
     maps = _MAPS.read_text()
     shared = mapped(_SHARED, maps)

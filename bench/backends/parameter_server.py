@@ -184,7 +184,7 @@ class ServedSession(HandwrittenSession):
 
 
 class Key(Bucket):
-    """A bucket that rank `holder` serves as key `number`; settings['lr'] is the learning rate."""
+    """A bucket with the key `number`, served by rank `holder`. Each push sends settings['lr']."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Key(Bucket):
         self._under_way: list[Any] = []
 
     def start(self, workers: Any) -> None:
-        """Push gradients, divided by the number of workers, and learning rate, without waiting."""
+        """Push this rank's share of the mean gradients and the learning rate, without waiting."""
         self.fill(workers.Get_size())
         self.push[:-1].copy_(self.flat)
         self.push[-1] = self._settings["lr"]

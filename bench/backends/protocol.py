@@ -66,7 +66,7 @@ class Backend:
     """
 
     def __init_subclass__(cls) -> None:
-        """Raise TypeError unless a subclass overrides all methods that have to exchange."""
+        """Raise TypeError if a subclass lacks wrap, reduce_scalar, gather, barrier or close."""
         for name in ("wrap", "reduce_scalar", "gather", "barrier", "close"):
             if getattr(cls, name) is getattr(Backend, name):
                 raise TypeError(f"{cls.__name__} has no {name} of its own")

@@ -50,7 +50,7 @@ def load_images(config: RunConfig) -> Images:
 
 
 def load_held_out(config: RunConfig, images: Images) -> Images:
-    """Return samples to test a training on `images`. Raises UsageError if missing or unfit."""
+    """Load the held-out samples that belong to `images`. Raises UsageError if missing or unfit."""
     if ":" not in config.dataset:
         return _load(config, held_out=True)
     from bench.data import custom
@@ -92,10 +92,10 @@ def batches(
     images: Images,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[Batch]:
-    """Return an endless iterator of this rank's batches, its shares of each step's global batch.
+    """Return an endless iterator of this rank's batches, one for each step.
 
-    With preprocessing=outside, the iterator ends after the run's steps. All batches are then loaded
-    before the return, with a call of `on_batch` after each. A faulty sample raises UsageError.
+    With preprocessing=outside, the function first loads all batches of the run and calls `on_batch`
+    after each. The iterator then ends after the last. A faulty sample raises UsageError.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -155,10 +155,10 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Yield each step's sample indices, of all ranks together, without end.
+    """Yield the sample indices of each step, for all ranks together, without end.
 
-    An epoch is a permutation drawn from (seed, epoch), without the last samples if they fill no
-    step. An endless set, whose `samples` is None, is taken in order.
+    An epoch is a permutation drawn from (seed, epoch); a rest that fills no step is dropped. If
+    `samples` is None, the set is endless and is taken in order.
     """
     for epoch in count():
         order = None

@@ -50,7 +50,7 @@ class Own(Dataset[Batch]):
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
     def held_out(self) -> Own:
-        """Return the `held_out` set that tests trainings. Raises UsageError if missing or unfit."""
+        """Return the data set's `held_out` to test with. Raises UsageError if missing or unfit."""
         dataset: Any = getattr(self._dataset, "held_out", None)
         if dataset is None:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
@@ -86,7 +86,7 @@ class Own(Dataset[Batch]):
 
 
 def _tried(config: RunConfig, dataset: Any, failed: str) -> Own:
-    """Return batches of `dataset`. Raises UsageError if unfit, OwnCodeError with words `failed`."""
+    """Return `dataset` as Own; turn errors of its code into an OwnCodeError that says `failed`."""
     try:
         return Own(config, dataset)
     except UsageError:

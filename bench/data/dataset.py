@@ -31,7 +31,7 @@ class Indices(list[int]):
 
 
 class Images(Protocol):
-    """A data set: the number of `classes`, of `samples` (None if endless), and batches by index."""
+    """A data set: its numbers of `classes` and `samples` (None if endless), and its batches."""
 
     @property
     def classes(self) -> int: ...
@@ -56,8 +56,8 @@ def sample_seed(seed: int, epoch: int, index: int) -> int:
 def import_torchvision() -> ModuleType:
     """Import torchvision. Raises UsageError if it is not installed.
 
-    PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension does not load,
-    and the import would fail, as two operators are not declared. This function declares them.
+    PyPI's wheel is linked against CUDA, so its extension does not load beside a CPU build of torch.
+    Then the import would fail for want of two operators, and this function declares them.
     """
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
@@ -100,7 +100,7 @@ class Synthetic(Dataset[Batch]):
 
 
 class Generated(Dataset[Batch]):
-    """Learnable grey images of any size: each is one of 32 centres, its class's, plus noise.
+    """Learnable grey images of any size, in 32 classes: each is its class's centre plus noise.
 
     10,000 are for training, as in the exercises that --model mlp is from; 2,000 are held out.
     Sample i is a function of the seed and i alone.

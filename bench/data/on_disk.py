@@ -1,4 +1,4 @@
-"""Data sets on disk, read by torchvision: SVHN and CIFAR at once, image folders file by file.
+"""Data sets that torchvision reads from disk: SVHN and CIFAR whole, image folders file by file.
 
 Their augmentation is a function of seed, epoch and sample alone.
 """
@@ -61,7 +61,7 @@ def _normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> tor
 
 @lru_cache(maxsize=1)
 def epoch_crops(seed: int, epoch: int, samples: int, flips: bool) -> Pixels:
-    """Draw an epoch's crops, [samples, 3]: first row, first column, and 1 to mirror, else 0."""
+    """Draw an epoch's crops [samples, 3]: each one's top row, left column, and 1 to mirror or 0."""
     ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if flips else 1]
     random = np.random.default_rng([KEY, seed, epoch])
     return random.integers(ends, size=(samples, 3), dtype=np.uint8)
@@ -126,9 +126,9 @@ def _decode(path: str) -> Image.Image:
 
 
 def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
-    """Load the data set in config.data_dir, or with `held_out` the samples that test trainings.
+    """Load the data set in config.data_dir, or with `held_out` its test samples.
 
-    Raises UsageError if files are missing, not as published or unfit.
+    Raises UsageError if files are missing or unfit, or are not the published ones.
     """
     assert config.data_dir is not None, "the rules demand it"
     folder, augmented = config.data_dir.expanduser(), not held_out

@@ -38,7 +38,7 @@ class Observer:
         """Record that the parameters are updated."""
 
     def take(self) -> dict[str, list[float]]:
-        """Return lists for the log by name, with a number for each step since the last call."""
+        """Return series for the log by name, each with one number per step since the last call."""
         return {}
 
 

@@ -48,7 +48,7 @@ class Breakdown(Observer):
         self._watch.mark()
 
     def take(self) -> dict[str, list[float]]:
-        """Return starts (`begin`) and parts' seconds, by name, of the steps since the last call."""
+        """Return {name: [steps]} since the last call, in seconds: `begin` (the start) and parts."""
         parts: dict[str, list[float]] = {name: [] for name in ("begin", *PARTS)}
         times, span = self._watch.times(), self._marks
         for marks in (times[at : at + span] for at in range(0, len(times), span)):

@@ -29,12 +29,13 @@ def mean_weight(ranks: int) -> float:
 
 
 def size(index: int, step: int) -> int:
-    """Return the value, without the factor `weight`, that `step` writes into gradient `index`."""
+    """Return what `step` writes into gradient `index`, before it is multiplied by `weight`."""
     return 1 + (5 * index + step) % 7
 
 
 class Emulation(Observer):
-    """An observer that checks exchanged gradients of its `model`, which sleeps in its passes.
+    """An observer whose `model` sleeps instead of computing. It checks exchanged gradients.
+
     Raises UsageError for a timeline of another model, RuntimeError if a gradient is not the mean.
     """
 
@@ -78,7 +79,8 @@ class Emulation(Observer):
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
         """Sleep, and return scores [images, 1]; backward gives each gradient at its recorded time.
-        With one class the loss takes no time, as the recorded times include that of the real loss.
+
+        The recorded times include the loss. Scores of one class make the loss here cost nothing.
         """
         began = time.perf_counter()
         link: Any = _Give.apply
@@ -139,7 +141,7 @@ class _Sleeper(torch.nn.Module):
 
 class _Give(torch.autograd.Function):
     """A function that returns `chain`. Its backward pass calls `give` for the gradient of `leaf`.
-    Autograd accumulates this gradient, and only then goes back along `chain`.
+    Autograd adds this gradient to `leaf.grad` before it goes back along `chain`.
     """
 
     @staticmethod

@@ -113,8 +113,8 @@ def _recomputes(loss: torch.Tensor) -> bool:
 
 
 def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Add to each stand-in's `grad` the gradients of `loss` by it and by its parameter in `pairs`.
-    A parameter has a gradient if the model's code holds it outside the modules.
+    """Add the gradients of `loss` to the stand-ins' `grad`, from `pairs` of stand-in and parameter.
+    The parameter's gradient is added too, if the model's code holds it outside the modules.
     """
     trained = [(pair[0], p) for pair in pairs for p in pair if p.requires_grad]
     gradients = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
@@ -124,7 +124,7 @@ def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]])
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:
-    """Average each gradient over shards, None as 0, bfloat16 in float32; None if all are None."""
+    """Average each gradient over `shards`. None counts as 0, but the mean is None if all are."""
     means: Gradients = []
     for gradients in zip(*shards, strict=True):
         used = [g for g in gradients if g is not None]  # some shards may not have the parameter
@@ -160,8 +160,8 @@ def largest(gradients: Gradients) -> float:
 
 
 def tolerances(config: RunConfig) -> tuple[float, float]:
-    """Return two relative differences: one that another order of summation explains, and the most
-    that rounding explains. A rank whose noise exceeds the second proves nothing.
+    """Return the relative difference that a sum in another order explains, and an upper limit.
+    A rank proves nothing if its own noise exceeds the limit.
     """
     return _TOLERANCES[config.precision]
 
@@ -194,7 +194,8 @@ def judge(
 ) -> StepParity:
     """Judge tensors by `differences` from the mean and `noises` of repeated passes, both [tensors].
 
-    If the largest noise exceeds the second of `tolerances`, tensors with noise are not proven.
+    If the largest noise exceeds the limit of `tolerances`, every tensor whose noise is not 0 goes
+    to `not_proven`.
     """
     rounding, limit = tolerances(config)
     worst_noise = max(noises)
@@ -220,7 +221,7 @@ def judge(
 
 
 def not_proven(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Return a warning about the tensors not proven in `steps`, the list `parity` of a log."""
+    """Return a warning about tensors that are not proven. `steps` is the list `parity` of a log."""
     names = list(dict.fromkeys(name for step in steps for name in step["not_proven"]))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return (

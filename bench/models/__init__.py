@@ -51,7 +51,7 @@ def build_model(config: RunConfig, classes: int) -> nn.Module:
 
 
 def prepare(network: nn.Module, config: RunConfig, images: Images) -> None:
-    """Give the first training images, alike on all ranks, to a network with `prepare_on_images`."""
+    """Call the network's `prepare_on_images`, if any, on the first images, alike on all ranks."""
     whiten = getattr(network, "prepare_on_images", None)
     if whiten is None or config.emulate is not None:
         return
@@ -88,7 +88,7 @@ def _factory_model(config: RunConfig, place: str, classes: int) -> nn.Module:
 
 
 def require_fit(network: nn.Module, config: RunConfig) -> None:
-    """Raise UsageError if `config` cannot train `network`, or not alike with every backend."""
+    """Raise UsageError if `network` does not fit `config`, or its work depends on the backend."""
     if problem := next(_problems(network, config), None):
         raise UsageError(f"model={config.model!r}: {problem}")
 
@@ -120,9 +120,9 @@ def _problems(network: nn.Module, config: RunConfig) -> Iterator[str]:
 
 
 def _calls(value: Any, kind: type, seen: set[int]) -> Iterator[str]:
-    """Yield the names in torch.distributed that `value`, a class or a function, uses.
+    """Yield the names in torch.distributed that a class or function uses, directly or not.
 
-    A class uses what its __init__, forward and backward call. For a method, `kind` is its class.
+    Of a class, __init__, forward and backward are searched. `kind` is the class of a method.
     """
     value = getattr(value, "__func__", value)  # a static method's, of an autograd function
     module = value if isinstance(value, ModuleType) else None

@@ -222,8 +222,8 @@ def _ghost(before: int, after: int, kernel: int, *pool: nn.Module) -> list[nn.Mo
 
 
 class _GhostBatchNorm(nn.BatchNorm2d):
-    """Batch normalisation of each 16th of a batch by itself (Hoffer et al. 2017). Parts are fewer
-    and larger if the batch is small or not a multiple of 16. The scale stays 1.
+    """Batch normalisation of a batch in 16 parts, each by itself (Hoffer et al. 2017). Parts are
+    fewer and larger if the batch is small or not a multiple of 16. The scale stays 1.
     """
 
     def __init__(self, channels: int) -> None:

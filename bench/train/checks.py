@@ -1,4 +1,4 @@
-"""Checks that a run did what was asked. Each returns log fields, with `checks` {name: passed}."""
+"""Checks that a run did what was asked, as fields of its log: `checks` is {name: passed}."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_emulation(
 def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
     """Check that all ranks' parameters are equal, or that all differ if nothing is exchanged.
 
-    Returns {name of the check: passed}. `kinds` counts the ranks' different parameters at the end.
+    Returns {name of the check: passed}. `kinds` is how many different digests the ranks have.
     """
     if config.ranks_part:
         return {"parameters_differ": kinds == config.world_size}

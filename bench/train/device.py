@@ -158,7 +158,7 @@ def gpu_index(visible: int, launch: Launch) -> int:
 
 
 def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
-    """Raise UsageError if two ranks of one host hold the same GPU, by the facts of `ranks`."""
+    """Raise UsageError if the facts of `ranks` show two of them on one GPU of one host."""
     owner: dict[tuple[str, str], int] = {}
     for rank in ranks:
         if "gpu_uuid" not in rank:

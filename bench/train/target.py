@@ -93,9 +93,10 @@ def _training(rig: Rig, index: int, log: RunLog, pulse: Pulse) -> Iterator[bool]
 def count_correct(
     rig: Rig, network: torch.nn.Module, counted: Callable[[], object], rank: int, ranks: int
 ) -> int:
-    """Count correct answers of `network` on the held-out samples rank, rank + ranks and so on.
+    """Count correct answers of `network` on this rank's part of the held-out samples.
 
-    The network is left in evaluation mode. `counted` is called after each batch.
+    The part has the indices rank, rank + ranks and so on. The network is left in evaluation mode.
+    `counted` is called after each batch.
     """
     config, judged = rig.config, rig.workload.held_out
     assert judged is not None
