@@ -1,4 +1,4 @@
-"""python -m bench: one run or tool; Ctrl-C while modules still load gives no traceback."""
+"""Entry point of python -m bench; Ctrl-C while modules still load ends it without a traceback."""
 
 from __future__ import annotations
 

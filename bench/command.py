@@ -51,7 +51,7 @@ def start(
 ) -> int:
     """Read the input, print `say_what`'s line, run what `load` returns; return an exit status.
 
-    Without `keeps_log` no log is written, but ranks on several nodes meet in `log_path`'s folder.
+    Without `keeps_log` no log is written; ranks on several nodes still meet in `log_path`'s folder.
     """
     rank, launch = 0, None
     try:
@@ -119,7 +119,7 @@ def _live(
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
-    """Raise WrongWorld if the number of ranks is not `world_size`; in a study's run, log it."""
+    """Raise WrongWorld unless there are `world_size` ranks; in a study's run, log the failure."""
     try:
         launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:

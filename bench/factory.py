@@ -1,4 +1,4 @@
-"""Imports of what an option names as package.module:function, such as the user's own model."""
+"""Import and call of functions that options name as package.module:function."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class OwnCodeError(UsageError):
 
 
 def make(field: str, name: str, argument: object, **offered: object) -> Any:
-    """Call factory `name` with `argument` and what it takes of `offered`; return its result.
+    """Import the factory `name`, call it with `argument`, and return its result.
 
-    Raises a UsageError that names `field`, the option, if the import or the call fails.
+    Keywords of `offered` are passed only if the factory has a parameter of that name. If the import
+    or the call fails, raises a UsageError that names the option, `field`.
     """
     factory = function(field, name)
     try:
@@ -77,7 +78,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """Format a SyntaxError, or a traceback from the user's first frame; '' without such a frame."""
+    """Format an error in user code, with the traceback from its first frame; '' for all others."""
     place = error.__traceback__
     while place is not None:
         file = place.tb_frame.f_code.co_filename

@@ -18,9 +18,9 @@ def merits(
 ) -> dict[str, Any]:
     """Return a run's figures of merit; `rates` are images/s over all ranks, one per timed window.
 
-    `images_per_s` is the harmonic mean of `rates`. `plus_minus` is half of Student's 95 % interval
-    of the mean seconds per image, as images/s by the delta method; None for one window. Both are
-    None unless `ok`. The interval is of this run alone: launches differ by more.
+    `images_per_s` is the harmonic mean of `rates`. `plus_minus` is half the width of its 95 %
+    interval: Student's for the mean seconds per image, converted to images/s by the delta method.
+    It is None for one window; both are None unless `ok`. Launches differ by more than this.
     """
     # here, after the windows: it loads scipy, and with it threads of a linear algebra library
     from bench.study.stats import t_interval
@@ -42,9 +42,9 @@ def merits(
 
 
 def text(run: Mapping[str, Any]) -> str:
-    """Return `run`, figures of `merits`, as a line of JSON, below two lines of images/s if `ok`.
+    """Return `run`, made by `merits`, as a line of JSON.
 
-    The two lines have the format of Horovod's benchmark, see bench/README.md.
+    If it is `ok`, two lines of images/s come first, in the format of Horovod's benchmark.
     """
     line = f"{MARK} {json.dumps(run)}"
     if run["images_per_s"] is None:
@@ -57,6 +57,6 @@ def text(run: Mapping[str, Any]) -> str:
 
 
 def _numbers(rate: float, half: float) -> str:
-    """Return 'rate +-half' with one decimal; below 100 with more, to give `rate` four digits."""
+    """Return 'rate +-half'; `rate` gets at least one decimal and four significant digits."""
     digits = max(1, 3 - math.floor(math.log10(rate)))
     return f"{rate:.{digits}f} +-{half:.{digits}f}"

@@ -60,7 +60,7 @@ class Shown:
 
 
 def split_commas(value: object) -> object:
-    """Return a tuple of the parts of 'a,b', or of a list; return any other value as it is."""
+    """Split a text at its commas into a tuple; make a list a tuple; return other values as is."""
     if isinstance(value, str):
         return tuple(filter(None, value.split(",")))
     return tuple(value) if isinstance(value, list) else value
@@ -205,7 +205,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
 
 
 def read_words(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
-    """Parse `argv` into texts of the fields given (switch: bool). Raises UsageError if wrong."""
+    """Return `argv`'s options by field name, as texts (switches: bool). Raises UsageError."""
     namespace, unknown = parser.parse_known_intermixed_args(argv)
     for word in unknown:
         kind = "option" if word.startswith("-") else "argument"

@@ -75,7 +75,7 @@ def write_start(
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:
-    """Return the node's counts by name (None: unknown), less those of other worlds' turns."""
+    """Return `provenance.counters()` less the clock ticks that fell outside this run's turns."""
     noted, outside = provenance.counters(), turns.aside()
     return {name: n if n is None else n - outside.get(name, 0) for name, n in noted.items()}
 
@@ -147,8 +147,8 @@ def assemble(
 ) -> Rig:
     """Assemble a rank's rig for a `with` block, and log the start. All ranks must call this.
 
-    Gradients are checked in `parity_steps`, up to `parity_elements` a tensor. `weights_apart` lets
-    ranks draw different weights, to test that all receive rank 0's. Raises UsageError.
+    In `parity_steps`, at most `parity_elements` values of each gradient are checked. With
+    `weights_apart` ranks draw different weights, to test that all get rank 0's. Raises UsageError.
     """
     place, workload = _load(config, launch, pulse, weights_apart)
     pulse.enter(f"starting {config.cell}")

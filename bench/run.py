@@ -50,8 +50,8 @@ def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
     """Warm up in two turns (see `measure`), and return the seconds of each step.
 
-    Between the two turns this run is stopped for long, while other runs warm up. A window right
-    after such a stop would be slower, with Horovod more often than with DDP.
+    The long stop, in which other runs warm up, lies between these two turns and not before the
+    first window, which it would slow, with Horovod more often than with DDP.
     """
     config, barrier, step = rig.config, rig.backend.barrier, rig.loop.step
     late_steps = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)
@@ -132,7 +132,7 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
-    """Keep the user's source files imported since the start; return their digests for the log."""
+    """Keep user files imported since the start; return {'user_code': digest by path} or {}."""
     files = provenance.user_files(rig.config)
     later = {path: code for path, code in files.items() if path not in rig.user_files}
     if not later:

@@ -32,7 +32,7 @@ class Group(dict[str, "type[Command] | Group"]):
 
 
 def call(prog: str, program: Group, argv: Sequence[str] | None = None) -> int:
-    """Run the command in `argv` or else in sys.argv; return its exit code as `reported` does."""
+    """Run the command in `argv`, by default in sys.argv; return an exit code, see `reported`."""
     for name, errors in (("stdout", "surrogateescape"), ("stderr", "backslashreplace")):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):  # UTF-8, whatever the locale

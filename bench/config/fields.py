@@ -80,7 +80,7 @@ PUBLISHED = tuple(name for name, row in ON_DISK.items() if row.holds)
 
 
 class Role(Flag):
-    """A field's role in a study: one flag from CELL to BOOKKEEPING, and any of the later flags."""
+    """A field's role in a study: exactly one of the first five flags, and any of the others."""
 
     CELL = auto()  # names what is compared
     POINT = auto()  # a size at which it is compared
@@ -316,7 +316,7 @@ class Fields(Options):
 
     @property
     def peak_learning_rate(self) -> float:
-        """Learning rate after the rise: linear in the batch (Goyal et al. 2017), up to `max_lr`."""
+        """Peak learning rate: base_lr * global batch / 256 (Goyal et al. 2017), up to `max_lr`."""
         scaled = self.base_lr * self.samples_per_step / 256
         return scaled if self.max_lr is None else min(scaled, self.max_lr)
 

@@ -143,7 +143,7 @@ def _exchange(c: Fields) -> Iterator[str]:
 
 
 def _knobs(c: Fields) -> Iterator[str]:
-    """Yield error messages for knobs without effect under `settings`, or 'tuned' without a knob."""
+    """Yield an error message for each knob without effect, and for settings=tuned without knobs."""
     knobs_set = _changed(c, fields_with(Role.KNOB))
     taken = CATALOGUE[c.backend].knobs
     combination = f"backend={c.backend} settings={c.settings}"

@@ -137,9 +137,9 @@ def run(
 def time_one(
     size: int, repetitions: int, backend: Backend, place: Device, launch: Launch
 ) -> dict[str, Any]:
-    """Time the all-reduce of `size` bytes until the device is done. All ranks must call this.
+    """Time all-reduces of `size` bytes, each until the device is done. All ranks must call this.
 
-    Returns the log's event: seconds [rank][repetition], and the number of wrong results.
+    Returns the log's event: seconds[rank][repetition], and the number `wrong` of wrong results.
     """
     import torch
 

@@ -123,7 +123,10 @@ def _probe() -> dict[str, Any]:
 
 
 def parse(argv: Sequence[str]) -> RunConfig:
-    """Parse a run's options, all optional; set steps and learning rate 0. Raises UsageError."""
+    """Parse a run's options, of which none is required. Raises UsageError.
+
+    The steps are always the doctor's own, and the learning rate is always 0.
+    """
     sized = any(word.partition("=")[0] in _SIZES for word in argv)
     config = parse_argv([*argv, *([] if sized else ["--batch-per-rank", "4"])], PROG, _ABOUT)
     if not config.averages:
@@ -142,9 +145,10 @@ def opening(config: RunConfig) -> str:
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
-    """Compare a few steps' exchanged gradients with the mean of the ranks' own; print the finding.
+    """Check in a few steps that exchanges give the mean of the ranks' gradients; print a finding.
 
-    Returns False if they differ, or if a rank keeps its own first weights instead of rank 0's.
+    Returns False if they do not, or if a rank keeps its own first weights instead of rank 0's.
+    Returns True, with a warning printed, if the model's gradients prove nothing.
     """
     from bench.rig import assemble
     from bench.train.checks import digest
@@ -173,7 +177,10 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _finding(cell: str, steps: list[dict[str, Any]], holds: bool | None, sent: bool) -> Finding:
-    """Make a finding of the compared steps; `sent` tells if all ranks received rank 0's weights."""
+    """Turn the parity records `steps` and their verdict `holds` (None: not proven) into a finding.
+
+    `sent` tells if all ranks received rank 0's weights.
+    """
     from bench.instrument.parity import not_proven
 
     if holds is None:

@@ -1,4 +1,4 @@
-"""Facts of the installed libraries, read in a separate process, which an import may crash."""
+"""Facts of the installed libraries, read in a process of its own, as an import may crash it."""
 
 from __future__ import annotations
 

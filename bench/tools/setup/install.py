@@ -212,7 +212,10 @@ def key(runner: Runner) -> str:
 
 
 def wheel_of(runner: Runner) -> Path:
-    """Return Horovod's wheel from the cache, or build it. Raises SetupError and caches nothing."""
+    """Return the path of Horovod's wheel in the cache; build the wheel if it is not there.
+
+    If that fails, raises SetupError and caches nothing.
+    """
     base = Path(runner.env.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     folder = base / "horovod-vs-ddp" / "wheels" / key(runner)
     if not any(folder.glob("*.whl")):
