@@ -18,14 +18,14 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
 
     - what was run: `cell` (`backend`/`transport`, also columns), `arm` (the study's condition),
       `settings` (shipped, matched, tuned), `world_size` (ranks), `batch_per_rank`, `global_batch`
-      (images), `warmup_steps`, `lead_in_steps` (untimed, before each window), `curves` (weak,
-      strong, batch), `seed`, `study`, `model`, `dataset`, `precision`
+      (images), `warmup_steps` (untimed, at the start), `lead_in_steps` (untimed, before each
+      window), `curves` (weak, strong, batch), `seed`, `study`, `model`, `dataset`, `precision`
     - whether it is real: `emulated` (true: compute slept), `timeline` (name of the timeline that an
       emulated run followed, with the head of its digest; empty for a real run)
     - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `launch`
       (number of a pass over all cells and sizes; -1: not recorded), `position` (in the launch's
-      order), `allocation` (the scheduler's job, or the execution of a job script), `session` (runs
-      without a pause of 3 h: first start and machine), `log` (file name)
+      order), `allocation` (the scheduler's job, or the execution of a job script), `session` (first
+      start and machine of a series of runs without a pause of 3 h), `log` (file name)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: global_batch / step_seconds_mean), `step_seconds_median`, `step_seconds_p95`,
       `step_seconds_p99` (s; from the last rank's end of a step to the next; p95 is empty below 20

@@ -116,8 +116,8 @@ class CompareStudies(Command):
     """Put studies side by side: systems, dates, versions, images/s.
 
     With --fail-below R, each point's images/s in the last study are divided by those in the first.
-    The exit code is 0 if every point's whole interval is at R or above, 1 if that of any point is
-    below R, 2 for bad input. Otherwise it is 3, also if a point is missing or did other work.
+    The exit code is 0 if every point's interval is at or above R, 1 if that of any point is wholly
+    below R, and 2 for bad input. In all other cases, such as a missing point, it is 3.
     """
 
     folders: tuple[StudyPath, ...] = option(

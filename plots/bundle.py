@@ -78,9 +78,10 @@ def archive_logs(folder: Path) -> Path:
 
 @contextmanager
 def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
-    """Lock out new jobs of a study, and yield the bytes of its files by path, archived files too.
+    """Keep new jobs of a study out while the context is open; yield its files' bytes by path.
 
-    Raises UsageError if a job runs or recorded no end, or if a file and its archived copy differ.
+    Files in logs.tar.gz are among them. Raises UsageError if a job runs or recorded no end, or if a
+    file and its archived copy differ.
     """
     with ExitStack() as locked:
         if (folder / "jobs.jsonl").exists():

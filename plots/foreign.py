@@ -15,7 +15,7 @@ from plots.require import ExistingFolder
 
 
 class ImportLogs(ImportOptions):
-    """Read other tools' logs into a table: a mean per quantity and size, and how it was made."""
+    """Read other tools' logs into a table: one mean per quantity, number of ranks and batch."""
 
     def run(self) -> None:
         if self.batch_per_rank is not None and self.global_batch is not None:

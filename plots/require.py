@@ -1,4 +1,4 @@
-"""Folders of studies that a command names, checked before its slow imports."""
+"""Option types for a study's folder, which is checked before a command's slow imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of the gradient exchange, from parts of steps, runs without it, and all-reduces alone.
+"""Costs of the gradient exchange: from timed parts, runs without exchange, and lone all-reduces.
 
 Observed steps are steps of which each part is timed (observe=breakdown). Functions append pairs of
 points that cannot be compared, with the reason, to their argument `missing`.
@@ -29,7 +29,7 @@ _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins 
 
 @dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """Mean seconds of a point's step: by part if parts were timed, and whole if they were not."""
+    """Mean seconds of a step: with its parts in runs that time parts, and undisturbed in others."""
 
     point: Point
     parts: Mapping[str, Estimate]  # those of SHOWN
@@ -58,7 +58,7 @@ class Overlap:
 
 
 def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[StepParts]:
-    """Yield mean step parts of each point in `observed`, and its mean step time in other runs."""
+    """Yield each point's step parts, from `observed`, with its undisturbed step from `table`."""
     for point in sorted(observed.launches):
         means = observed.launches[point].values()
         unwatched = table.twin(point, observed.work(point))
@@ -81,8 +81,8 @@ def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Ite
 def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
     """Yield what the exchange costs each point, in seconds of a step.
 
-    Inflation is the backward pass with the exchange minus without it, from `observed` steps.
-    Difference is the same of whole steps, from `table`. Both are paired by launch.
+    Inflation is what the exchange adds to the backward pass, from `observed` steps. Difference is
+    what it adds to the whole step, from `table`. Both are paired by launch.
     """
     watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
     for point in sorted(table.launches.keys() | watched.keys()):
@@ -123,7 +123,7 @@ def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
 def _without(
     table: Table, point: Point, field: str, missing: list[NotCompared]
 ) -> tuple[Point, list[LaunchId]]:
-    """Return the same point with `field` off and the launches of both, or `point` itself and []."""
+    """Return `point`'s twin with `field` off, and shared launches; without twin, `point` and []."""
     work = table.work(point) if point in table.launches else {}
     if work.get(field) != "on" or (other := table.twin(point, {**work, field: "off"})) is None:
         return point, []
@@ -156,9 +156,9 @@ def bounds(
 ) -> Iterator[Bound]:
     """Yield predicted efficiencies of each point that has a baseline and a log of all-reduces.
 
-    The baseline is one process without exchange: its step is the compute time, divided by the ranks
-    for strong scaling. A point uses the log in `measured` of its own cell, ranks and processor.
-    Lines fitted to this log give the time of one all-reduce; `missing` says where none does.
+    The baseline is one process without exchange. Its step time, divided by the ranks for strong
+    scaling, is the compute time. The time of the exchange is read off lines fitted to the log of
+    the point's cell and ranks; `missing` says where none reaches its bytes, or processors differ.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):

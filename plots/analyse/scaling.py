@@ -105,7 +105,7 @@ def resources_of_point(
 
 
 def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]:
-    """Yield each point's efficiencies against one process alone and against its cell's one rank."""
+    """Yield each point's efficiency against `single` ('common') and its cell's one rank ('own')."""
     for curve, point, plain in distributed(table):
         one_rank = point._replace(world_size=1, batch_per_rank=fixed(point, curve))
         for kind, baseline in (("common", plain), ("own", one_rank)):
@@ -114,7 +114,11 @@ def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]
 
 
 def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
-    """Yield (curve, point, one process alone) of equal images per rank (weak) or step (strong)."""
+    """Yield (curve, point, baseline) for the points of scaling curves, apart from `single`.
+
+    The baseline is `single`, with as many images per step as one of the point's ranks (weak), or as
+    all of them (strong). It may not have run.
+    """
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             if point.cell != "single":

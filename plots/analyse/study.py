@@ -61,7 +61,7 @@ class Trend:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """Step times of all ranks together at a point: medians over runs of each run's percentiles."""
+    """Median, p95 and p99 of a point's step times, all ranks together: each a median over runs."""
 
     point: Point
     runs: int
@@ -114,7 +114,7 @@ class Analysis:
 
     @property
     def primary(self) -> Comparison | None:
-        """The primary comparison, decided at 5 % while all others share 5 %; None without one."""
+        """The comparison that answers the study, with a chance of 5 % to err; None without one."""
         return next((c for c in self.comparisons if c.primary), None)
 
     @property
@@ -147,7 +147,7 @@ def analyse(
     loaded: Loaded,
     collectives: Sequence[Measured] = (),
 ) -> Analysis:
-    """Compute all numbers of a study with a usable run; `collectives` are logs of all-reduces."""
+    """Compute all numbers of a study. It needs a usable run; logs of all-reduces are optional."""
     study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
     planned, missing = planned_points(study), list[NotCompared]()
     held = {p: {launch.number for launch in launches} for p, launches in table.launches.items()}

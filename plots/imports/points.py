@@ -93,7 +93,7 @@ def _complete(
     form: Format,
     options: ImportOptions,
 ) -> pd.DataFrame:
-    """Add sizes and backend from options and rank `tags`. Raises UsageError if these contradict."""
+    """Fill in sizes and backend from `options` and ranks. Raises UsageError if that fails."""
     if values.empty:
         nothing = f"nothing in it is of the format {options.form} ({form.written_by})"
         raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
@@ -124,7 +124,7 @@ def _complete(
 
 
 def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.DataFrame:
-    """Give each file a rank if `files` is 'ranks'. Raises UsageError if it is missing or wrong."""
+    """Take each file as a rank if `files` is 'ranks'. Raises UsageError if `files` does not fit."""
     if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
         return values
     of_runs = form.one_speaks or form.trainings or values["rank"].notna().any()
@@ -216,10 +216,10 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
 def _over_ranks(
     rows: pd.DataFrame, quantity: str, form: Format
 ) -> tuple[pd.Series[float], str, int]:
-    """Reduce a quantity over ranks: one number for each run, epoch and step, which form the index.
+    """Reduce a quantity over ranks to one number for each run, epoch and step.
 
-    Also returns in words how ranks were reduced ('' if they were not), and how many numbers were
-    left out because ranks are missing.
+    Returns these numbers, in words how ranks were reduced ('' if they were not), and how many
+    numbers were left out because ranks are missing.
     """
     when = [name for name in ("run", "epoch", "step") if rows[name].notna().any()]
     ranked = rows["rank"].notna().any()

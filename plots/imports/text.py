@@ -67,7 +67,7 @@ def read(form: Format, name: str, data: bytes) -> tuple[pd.DataFrame, list[str],
     """Read a file; return its numbers, warnings, and the ranks that a launcher put before lines.
 
     Columns are quantity (with its unit; times are in seconds), value, PLACES and WORDS, which are
-    nan if unknown. A match with a `value` but no `name` has the file's `name` as its quantity.
+    nan if unknown. If a match has a `value` but no `name`, the file's `name` is the quantity.
     Raises UsageError for a text that is no number, and for a table with a wrong row or heading.
     """
     lines = _lines(data)
@@ -98,7 +98,7 @@ def _lines(data: bytes) -> list[Line]:
 
 
 def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row], list[str]]:
-    """Return rows and warnings of matches. A match of only an epoch or rank is for later lines."""
+    """Return rows and warnings. A match of an epoch alone, or of a rank, sets it for later rows."""
     patterns, marker = [re.compile(p) for p in form.patterns], re.compile(form.marker)
     rows: list[Row] = []
     marked, parts = 0, 0

@@ -129,11 +129,11 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
 def changes(
     before: Analysis, after: Analysis | None, below: float, nothing: str = "not in the later study"
 ) -> Iterator[Change]:
-    """Yield a change for each point that the earlier study ran, or that was planned and never ran.
+    """Yield a change for each point that the earlier study ran, or that is planned and neither ran.
 
     The ratio is later over earlier images/s, with Welch's interval. A point holds if the interval
     is at or above `below`, is slower if it lies under `below`, and else is not settled. `after` is
-    None if the later study has no usable run. `nothing` is the reason if the later lacks a point.
+    None if the later study has no usable run. `nothing` is the reason at points that it lacks.
     """
     planned = {gap.point for a in (before, after) if a for gap in a.gaps}
     for point in sorted(before.table.launches.keys() | planned):
@@ -169,8 +169,9 @@ def changes(
 
 
 def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
-    """List (name, value in each study, ...) of facts in which studies differ. Left out are facts
-    that follow from a point's size, a framework's knobs or the launch.
+    """List facts in which studies differ: (name, value in the first study, in the second, ...).
+
+    Facts are left out that follow from a point's size, a framework's knobs or the launch.
     """
     by_study = []
     for a in studies:

@@ -35,7 +35,8 @@ Check = tuple[str, bool | None, str]  # name, whether it holds (None: nothing te
 class Statement:
     """A sentence or two on a study.
 
-    `kind`: answer, others (verdicts), machine, scaling, training, emulated, why, next, note, check.
+    `kind` is 'answer', 'others' (all verdicts counted), 'machine', 'scaling', 'training',
+    'emulated', 'why' (what the exchange costs), 'next' (what to do), 'note' or 'check'.
     """
 
     kind: str
@@ -86,7 +87,7 @@ def findings(a: Analysis) -> list[Statement]:
 
 
 def with_curves(a: Analysis, whole: Sequence[Statement], other: Analysis) -> list[Statement]:
-    """Return `whole`, the findings of `a`, with scaling and machine of the study `other`."""
+    """Return `whole`, the findings of `a`, with the scaling of `other` in place of its own."""
     about = {kind: [one for one in findings(other) if one.kind == kind] for kind in _OF_CURVES}
     first, *emulated = about["emulated"] or about["machine"]
     return [
@@ -154,7 +155,7 @@ def _comparison(a: Analysis, c: Comparison) -> str:
 
 
 def _share(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> str:
-    """Write by how much the side ahead may be faster, '4.9 to 10.1 %', from low and high ratio."""
+    """Write how much faster the side ahead may be, '4.9 to 10.1 %', from an interval's ends."""
     low, high = ratios or (1.0, 1.0)
     low, high = (low, high) if c.paired.ratio > 1 else (1 / high, 1 / low)
     return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
@@ -189,7 +190,7 @@ def _contrast(a: Analysis, curves: Analysis) -> Iterator[str]:
 
 
 def _ahead(c: Comparison) -> str:
-    """Name the side ahead; 'neither' for a ratio inside the margin if no side is surely faster."""
+    """Name the side ahead, or 'neither' if no side has won and the ratio lies inside the margin."""
     if not (c.settled and not c.equal) and abs(math.log(c.paired.ratio)) <= math.log1p(c.margin):
         return "neither"
     return sides(c)[c.paired.ratio > 1]
@@ -415,7 +416,7 @@ def _turns(a: Analysis) -> Iterator[Check]:
 
 
 def _sessions(a: Analysis) -> Iterator[Check]:
-    """Check whether the primary interval is over sessions of measuring, and list their ratios."""
+    """Check whether the primary interval takes sessions as its samples, and list their ratios."""
     if (c := a.primary) is None or not any(c.sessions):
         return
     each, over_them = by_session(c), c.unit == "sessions"
@@ -430,7 +431,7 @@ def by_session(c: Comparison) -> tuple[str, ...]:
 
 
 def _machine(a: Analysis) -> Iterator[Check]:
-    """Check whether the machine was quiet, runs steady, and median steps give the same ratio."""
+    """Check that the machine was quiet, runs were steady, and medians agree with totals."""
     shares = a.loaded.runs.set_index("log")["others_share"].dropna().astype(float)
     noisy, known = shares[shares > NOISY].sort_values(), len(shares)
     most = f"more than {rule(NOISY)} of a node's processor time"

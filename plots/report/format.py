@@ -104,9 +104,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Yield each distinct key, a tuple, and its file name.
+    """Yield each distinct key (a tuple) with its file name, as 'weak-nesterov-true-matched-16'.
 
-    A file is named `name` and the parts in which keys differ: 'weak-nesterov-true-matched-16'.
+    It is `name`, followed by those parts of the key that are not alike in all keys.
     """
     keys = list(dict.fromkeys(keys))
     varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]

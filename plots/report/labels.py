@@ -14,13 +14,13 @@ from plots.analyse.study import Analysis
 
 
 def line_label(a: Analysis, point: Point) -> str:
-    """Name a point's line in a figure: its cell, and its arm if only listed cells have that arm."""
+    """Name a point's line in a figure: 'CELL', or 'CELL (ARM)' if not all cells have the arm."""
     arm = a.loaded.study.arms.get(point.arm)
     return f"{point.cell} ({point.arm})" if arm and arm.cells else point.cell
 
 
 def page_arm(a: Analysis, point: Point) -> str:
-    """Return the arm whose figure shows a point: `over` of an arm with `cells`, else its own."""
+    """Return the arm whose figure shows a point: its own, or if that has `cells`, its `over`."""
     arm = a.loaded.study.arms.get(point.arm)
     return arm.over or point.arm if arm and arm.cells else point.arm
 
@@ -53,7 +53,10 @@ def versus(of: Analysis | Comparison) -> str:
 
 
 def emulation(a: Analysis, rows: Iterable[Any] | None = None) -> str:
-    """Return 'Emulated', 'Emulated in part' or '' for the arms of `rows`; None means all runs."""
+    """Say whether compute slept in the arms of `rows`: 'Emulated', 'Emulated in part' or ''.
+
+    Without `rows`, all runs count as one arm.
+    """
     slept = {a.emulated()} if rows is None else {a.emulated(row.arm) for row in rows}
     return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
 

@@ -43,7 +43,10 @@ fall with the ranks, not images/s.
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
-    """Write published.md to `out` from tables and our studies. Raises UsageError if one is bad."""
+    """Write published.md to `out`: points of all tables in `folder`, beside those of our studies.
+
+    Returns its path. Raises UsageError if there is no table, or if a table or study is bad.
+    """
     tables = [_read_points(path) for path in sorted(folder.glob("*.csv"))]
     if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
@@ -82,10 +85,10 @@ def _read_points(path: Path) -> pd.DataFrame:
 
 
 def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
-    """Add each rate's curve and efficiencies; an efficiency without a baseline is missing.
+    """Add each rate's curve (strong if it has a global batch, else weak) and efficiencies.
 
-    A baseline has the same source and batch: the backend's one rank (own) or `single` (common). A
-    global batch makes scaling strong, else it is weak. Raises UsageError if a point has two rates.
+    The baseline has the same source and batch. For `own` it is the backend's one rank, for `common`
+    it is `single`. Without it the efficiency is nan. Raises UsageError if a point has two rates.
     """
     strong = rates["global_batch"].notna()
     batch = rates["global_batch"].where(strong, rates["batch_per_rank"])

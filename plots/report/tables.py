@@ -338,7 +338,7 @@ PROVENANCE = (Column(itemgetter(0), "part"), Column(itemgetter(1), "recorded"))
 
 
 def provenance(a: Analysis) -> Iterator[tuple[str, str]]:
-    """Yield (part, text) of versions, git, env and platform; count runs if values differ."""
+    """Yield (part, text) of versions, git, env and platform; values that differ have counts."""
     recorded = a.loaded.runs["recorded"].tolist()
     for part in ("versions", "git", "env", "platform"):
         texts = []

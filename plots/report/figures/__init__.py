@@ -42,7 +42,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield each arm's figure against ranks, then against batch; arms of most sizes come first."""
+    """Yield (file name, figure) of each arm of several sizes: against ranks, then batch."""
 
     def page(row: Throughput) -> tuple[str, str]:
         return "batch" if row.curve == "batch" else "scaling", page_arm(a, row.point)
@@ -65,7 +65,7 @@ def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield a figure per arm, global batch and world size, with one process alone at that batch."""
+    """Yield (file name, figure) of each arm, global batch and world size; each shows `single`."""
 
     def key(p: Point) -> tuple[str, int, int]:
         return page_arm(a, p), p.global_batch, p.world_size

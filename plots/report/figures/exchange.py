@@ -44,7 +44,7 @@ _NOT_OBSERVED: dict[str, Any] = {
 
 
 def breakdown(a: Analysis, rows: Sequence[StepParts]) -> Figure:
-    """Draw stacked parts of steps timed part by part, and a diamond at the time of other steps."""
+    """Draw each observed step as a bar of its parts, and the undisturbed step time as a diamond."""
     cells = in_order(r.point.cell for r in rows)
     rows = sorted(rows, key=lambda r: (cells.index(r.point.cell), r.point.arm))
     figure, ((ax,),) = panels(1, 1, 0.35 + 0.62 * len(rows), len(SHOWN) + 1)

@@ -64,7 +64,7 @@ def in_order(cells: Iterable[str]) -> list[str]:
 
 
 def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> Style:
-    """Return the style of a cell's line, markers and bars; unknown `cells` get spare styles."""
+    """Return a cell's style; if it is not in the catalogue, a spare one by its place in `cells`."""
     spare = [c for c in cells if catalogue.look(c) is None]
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport = catalogue.parts(cell)
@@ -113,7 +113,7 @@ def reach(estimates: Estimates, *others: float) -> Extent:
 def panels(
     rows: int, columns: int, row_in: float, names: int = 0
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Make a figure, its axes [row][column] of `row_in` inches, and room for a legend's `names`."""
+    """Make a figure with room for `names` legend entries; return it and axes [row][column]."""
     lines = -(-names // _NAMES_IN_LINE)
     ratios = [row_in] * rows + [0.21 * lines] * bool(lines)
     figure = Figure(figsize=(_WIDTH_IN, sum(ratios) + 0.5 + _CAPTION_IN))
@@ -204,7 +204,7 @@ def legend(figure: Figure) -> None:
 def caption(
     a: Analysis, figure: Figure, points: Iterable[Any], title: str, notes: Sequence[str]
 ) -> None:
-    """Write the title, with whether compute was real or emulated, and notes at the foot.
+    """Write the title, which begins with 'Real' or 'Emulated', and the notes at the foot.
 
     `points` are all that is drawn. The figure's label becomes 'Emulated', 'Emulated in part' or ''.
     """
