@@ -24,10 +24,7 @@ def answer(line: str) -> None:
 
 
 def _write(stream: int, text: str) -> None:
-    """Write a text to file descriptor `stream` in one call, as ranks may share the pipe.
-
-    Control and other unprintable characters are escaped, so that a terminal does not obey them.
-    """
+    """Write a text to file descriptor `stream` in one call, with unprintable characters escaped."""
     safe = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
     with suppress(OSError):
         os.write(stream, f"{safe}\n".encode(errors="backslashreplace"))

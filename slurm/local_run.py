@@ -15,7 +15,8 @@ from types import FrameType
 from typing import IO
 
 from bench.config import UsageError
-from bench.record import quiet
+from bench.launch.machine import others_now
+from bench.record.outcome import NOISY
 from slurm.driver.closing import SESSION
 from slurm.session import Work
 
@@ -49,11 +50,11 @@ def find_hosts(hostfile: str) -> None:
 
 
 def warn_if_busy() -> None:
-    """Warn on standard error if other processes use more than quiet.NOISY of all CPU time."""
-    share = quiet.look(_LOOK_S)
-    if share is not None and share > quiet.NOISY:
+    """Warn on standard error if other processes use more than NOISY of all CPU time."""
+    share = others_now(_LOOK_S)
+    if share is not None and share > NOISY:
         took = f"other processes take {100 * share:.0f} % of this machine's processor time"
-        rule = f"above {100 * quiet.NOISY:g} % a report calls a run disturbed"
+        rule = f"above {100 * NOISY:g} % a report calls a run disturbed"
         print(f"warning: {took}; {rule}: end them, or run later", file=sys.stderr, flush=True)
 
 

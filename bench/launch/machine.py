@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -128,6 +129,27 @@ def family_ticks(process: int) -> int:
             for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
                 family += tasks.read_text().split()
     return spent
+
+
+def share_of_others(busy: int, idle: int, stolen: int, run_ticks: int) -> float:
+    """Return the share of a node's clock ticks that other processes and virtual machines took.
+
+    `busy`, `idle` and `stolen` are the node's ticks, `run_ticks` those of the run's processes. The
+    kernel samples `busy` but measures `run_ticks`. If threads wake often and briefly, as Gloo's do,
+    `run_ticks` can exceed `busy`. Such an excess must not hide stolen ticks.
+    """
+    return (max(0, busy - run_ticks) + stolen) / max(1, busy + idle + stolen)
+
+
+def others_now(seconds: float) -> float | None:
+    """Measure others' share of this machine for `seconds`; None if /proc/stat does not tell."""
+    before, ticks = node_ticks(), family_ticks(os.getpid())
+    time.sleep(seconds)
+    after = node_ticks()
+    if before is None or after is None:
+        return None
+    busy, _, stolen, idle = (now - then for now, then in zip(after, before, strict=True))
+    return share_of_others(busy, idle, stolen, family_ticks(os.getpid()) - ticks)
 
 
 def gpu_of_one_process(env: Mapping[str, str]) -> bool:

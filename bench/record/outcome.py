@@ -44,6 +44,9 @@ _FIRST_SCHEMA = {"torch_settings_kept": 9}  # that demands the check; others, ev
 # Share and seconds of a window that may lie outside the steps of its slowest rank. Between them are
 # readings of a clock, on a GPU two clocks; a rank that loses its core at an edge is away for long.
 _EDGES, _EDGES_S = 0.01, 0.05
+# Share of a node's processor time from a run's start to its end. Where ranks leave no core idle,
+# the steps lack what others take, and more than a study's usual margin may decide a comparison.
+NOISY = 0.02
 
 
 @dataclass(frozen=True)

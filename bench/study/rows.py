@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from bench.backends.catalogue import facts as facts_of_backend
+from bench.launch.machine import share_of_others
 from bench.record import Run
 from bench.record.events import PARTS, machine_of
-from bench.record.quiet import share_of_others
 from bench.study import comparability, stats
 from bench.study.comparability import NO_LAUNCH
 
@@ -142,7 +142,7 @@ def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
     A step ends when the last rank ends it, and the next step begins then, so all steps add up to
     the window. The maximum over ranks of each step's seconds would add up to more.
     """
-    ends = np.cumsum(window, axis=1).max(axis=0)
+    ends: np.ndarray = np.cumsum(window, axis=1).max(axis=0)
     ends[1:] = np.diff(ends)
     return ends
 
@@ -220,10 +220,7 @@ def _resources(run: Run) -> dict[str, float]:
 
 
 def _served(run: Run) -> dict[str, Any]:
-    """Return images/s by rank, and last accuracies by training and rank.
-
-    Returns {} if exchange='off', or if the backend has no option `mode`.
-    """
+    """Return images/s by rank, and last accuracies by training and rank; {} without a `mode`."""
     config = run.config
     assert config is not None
     knobs = facts_of_backend(config.backend).knobs.get(config.settings, ())

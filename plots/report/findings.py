@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
-from bench.record.quiet import NOISY
+from bench.record.outcome import NOISY
 from bench.study import stats, words
 from bench.study.comparability import NO_TURNS, TAKEN
 from bench.study.comparison import Comparison, ratios_by_session
@@ -214,10 +214,7 @@ def _scaling(a: Analysis) -> Iterator[str]:
 
 
 def _trained(a: Analysis) -> Iterator[str]:
-    """Yield a sentence per batch and arm at the largest world size.
-
-    It has the median seconds to the target, or without a target the accuracy at the end.
-    """
+    """Yield a sentence per batch and arm: seconds to the target, or accuracy at the end."""
     most = max((t.point.world_size for t in a.trained), default=0)
     groups: dict[tuple[int, str], list[Trained]] = defaultdict(list)
     for t in a.trained:

@@ -177,10 +177,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _finding(cell: str, steps: list[dict[str, Any]], holds: bool | None, sent: bool) -> Finding:
-    """Turn the parity records `steps` and their verdict `holds` (None: not proven) into a finding.
-
-    `sent` tells if all ranks received rank 0's weights.
-    """
+    """Make a finding of parity (None: not proven) and of whether rank 0's weights were `sent`."""
     from bench.instrument.parity import not_proven
 
     if holds is None:
