@@ -78,7 +78,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """Format an error in user code, with the traceback from its first frame; '' for all others."""
+    """Format an error in user code, with the traceback from there on; '' for any other error."""
     place = error.__traceback__
     while place is not None:
         file = place.tb_frame.f_code.co_filename

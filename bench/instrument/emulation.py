@@ -36,7 +36,7 @@ def size(index: int, step: int) -> int:
 class Emulation(Observer):
     """An observer whose `model` sleeps instead of computing. It checks exchanged gradients.
 
-    Raises UsageError for a timeline of another model, RuntimeError if a gradient is not the mean.
+    Raises UsageError if the timeline does not fit, RuntimeError if a checked gradient is wrong.
     """
 
     def __init__(self, network: torch.nn.Module, config: RunConfig, rank: int) -> None:

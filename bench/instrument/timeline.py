@@ -30,7 +30,7 @@ class Gradient(BaseModel):
 
 
 class Timeline(BaseModel):
-    """One step of one process without a framework; recorded seconds are medians over `steps`."""
+    """How one plain process trains a step: seconds, as medians of `steps` steps (0: derived)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

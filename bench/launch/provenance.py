@@ -185,9 +185,9 @@ def _text(path: Path) -> str:
 
 
 def counters() -> dict[str, int | None]:
-    """Return clock ticks by name: of all cores, and of this process with its descendants.
+    """Return clock ticks of all cores, and of this process with its descendants.
 
-    Ticks of the cores since boot are stolen, busy or idle; they are None if unknown.
+    By name: steal_jiffies, busy_jiffies (no interrupts), idle_jiffies, own_jiffies. None: unknown.
     """
     ticks = machine.node_ticks()
     return {

@@ -164,7 +164,7 @@ class TurnTable:
         return row
 
     def finish(self, world: int) -> None:
-        """Note that a world has had its last turn."""
+        """Note that the world of index `world` has had its last turn."""
         self._numbers[self._worlds + 2 * world + 1] = 1
 
     def next_after(self, world: int, present: Sequence[int]) -> int:

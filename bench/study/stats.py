@@ -135,7 +135,7 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
 
 
 def arithmetic_mean(values: Sequence[float]) -> Estimate:
-    """Estimate a mean with its t interval; the values may be <= 0, as time differences are."""
+    """Estimate a mean, with a 95 % t interval if n > 1; values may be <= 0, as time differences."""
     low, high = t_interval(values) or (None, None)
     mean = float(np.mean(values))
     return Estimate(value=mean, low=low, high=high, n=len(values), launches=tuple(values))

@@ -39,7 +39,7 @@ class StepParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Seconds that the exchange adds to a point's step. A value is None if its runs are missing."""
+    """What the exchange adds to a step, in seconds, as in `costs`; None if its runs are missing."""
 
     point: Point
     exposed_seconds: Estimate | None

@@ -162,7 +162,7 @@ def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
 def _without_first(
     values: pd.DataFrame, form: Format, skip: int, warnings: list[str]
 ) -> pd.DataFrame:
-    """Leave out the first `skip` lines of each run; warn of a first line far off the rest."""
+    """Leave out each run's first `skip` lines; warn of a first time or rate far off the rest."""
     run = ["file", *POINT, "model", "run", "rank", "quantity"]
     values = values[values.groupby(run, dropna=False).cumcount() >= skip]
     grouped: Any = values.groupby(run, dropna=False, sort=False)

@@ -198,7 +198,7 @@ class LocalJob:
 
 
 class SlurmJob(LocalJob):
-    """A job's runs in a Slurm allocation: first a test launch, then as many runs as time allows."""
+    """A job's runs in a Slurm allocation: a test launch per cell, then as many as time allows."""
 
     verb = "submit"
     grace_s = 30.0

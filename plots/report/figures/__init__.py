@@ -42,7 +42,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield (file name, figure) of each arm of several sizes: against ranks, then batch."""
+    """Yield (name, figure) of each arm of several sizes: first over ranks, then over batches."""
 
     def page(row: Throughput) -> tuple[str, str]:
         return "batch" if row.curve == "batch" else "scaling", page_arm(a, row.point)

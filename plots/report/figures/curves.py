@@ -42,10 +42,10 @@ def size(row: Throughput | Efficiency | Bound) -> int:
 
 
 def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency]) -> Figure:
-    """Draw images/s in upper panels and efficiency in lower ones.
+    """Draw images/s and, if `scaled` is not empty, efficiency below it.
 
-    A column shows a curve at one value of what it keeps fixed. `scaled` has efficiencies, all
-    against one plain process or all against each cell's one rank.
+    A column has one curve at one fixed value, such as weak at 16 images per rank. `scaled` has
+    efficiencies, all against one plain process or all against each cell's one rank.
     """
     batch = rows[0].curve == "batch"
     lines = {(r.curve, fixed(r.point, r.curve)) for r in rows}
