@@ -30,7 +30,7 @@ RunBody = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: 
 
 
 def main(argv: list[str]) -> int:
-    """Run command `argv`; return 0 if ok, 1 if failed, 2 on wrong input, 128 + n on signal n."""
+    """Run `argv`; return or exit with 0 if ok, 1 if failed, 2 on bad input, 128 + n on signal n."""
     if argv and (tool := _TOOLS.get(argv[0])):
         main_of_tool: Callable[[list[str]], int] = import_module(tool).main
         return main_of_tool(argv[1:])

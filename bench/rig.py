@@ -75,7 +75,7 @@ def write_start(
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:
-    """Return `provenance.counters()` less the clock ticks that fell outside this run's turns."""
+    """Return clock ticks by name, as `provenance.counters`, but of this run's turns alone."""
     noted, outside = provenance.counters(), turns.aside()
     return {name: n if n is None else n - outside.get(name, 0) for name, n in noted.items()}
 

@@ -50,8 +50,8 @@ def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
     """Warm up in two turns (see `measure`), and return the seconds of each step.
 
-    The long stop, in which other runs warm up, lies between these two turns and not before the
-    first window, which it would slow, with Horovod more often than with DDP.
+    Between them this run stops for long, while others warm up. A window right after such a stop
+    would be slow, with Horovod more often than with DDP.
     """
     config, barrier, step = rig.config, rig.backend.barrier, rig.loop.step
     late_steps = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)

@@ -43,9 +43,9 @@ def job_name(study: Study, job_id: str) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """Return `study` with ranks, transports and devices filled in for `site` and any `nodes`.
+    """Return `study` fitted to `site`: ranks for `nodes`, transports, device, threads, data folder.
 
-    Without `nodes`, a study that needs no site is unchanged. UsageErrors name `source`.
+    Without `nodes`, a study that needs no site is unchanged. Raises UsageError if it does not fit.
     """
     if not nodes and not study.needs_site:
         return study

@@ -20,7 +20,7 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done; yield a line to print on each.
 
     With `report`, add a job that makes the report when the others have ended. A second call submits
-    no job twice. If Slurm refuses one, submit no more but the report job, then raise UsageError.
+    no job twice. Raises UsageError if squeue is silent; if a job is refused, after the report job.
     """
     slurm_commands.find("sbatch")
     _require_queue(work)

@@ -140,8 +140,8 @@ class _Sleeper(torch.nn.Module):
 
 
 class _Give(torch.autograd.Function):
-    """A function that returns `chain`. Its backward pass calls `give` for the gradient of `leaf`.
-    Autograd adds this gradient to `leaf.grad` before it goes back along `chain`.
+    """A function that returns its input `chain`. Its backward pass takes `give()` as the gradient
+    of `leaf`. Autograd adds it to `leaf.grad`, and then goes on along `chain`.
     """
 
     @staticmethod

@@ -80,7 +80,7 @@ def read(path: Path) -> tuple[Timeline, str]:
 
 
 def read_for(config: RunConfig) -> tuple[Timeline, str]:
-    """Read the timeline of a run, as `read` does. Raises UsageError if it does not fit the run."""
+    """Read a run's timeline; return it and its file's SHA-256. Raises UsageError if it is unfit."""
     assert config.emulate is not None
     timeline, digest = read(config.emulate)
     for name in _SAME:

@@ -47,7 +47,7 @@ def points(study: Study) -> dict[Point, tuple[Curve, ...]]:
 
 
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
-    """Yield (curve, world size, batch per rank) of a cell; `single` has world size 1 alone."""
+    """Yield a cell's (curve, ranks, batch per rank); `single` has 1 rank. Raises UsageError."""
     alone = cell == "single"
     world_sizes = (1,) if alone else study.world_sizes
     if study.weak:

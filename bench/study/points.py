@@ -29,7 +29,7 @@ def fixed(point: Point, curve: str) -> int:
 
 
 def series(point: Point, curve: str) -> tuple[object, ...]:
-    """Return a sort key, alike for points of one line of a curve: arm, `fixed` size, cell."""
+    """Return the sort key of a point's line in a plot of `curve`: arm, result of `fixed`, cell."""
     return point.arm, fixed(point, curve), point.cell != "single", point.cell
 
 

@@ -124,7 +124,7 @@ def _complete(
 
 
 def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.DataFrame:
-    """Take each file as a rank if `files` is 'ranks'. Raises UsageError if `files` does not fit."""
+    """Return `values`, ranked by file if `files` is 'ranks'. Raises UsageError if it is unfit."""
     if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
         return values
     of_runs = form.one_speaks or form.trainings or values["rank"].notna().any()

@@ -156,7 +156,7 @@ class LocalJob:
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
     def _run(self, group: GroupLines, limit_s: int) -> tuple[list[Ended], int | None]:
-        """Do a group; return how each ended, and the index of the first to end early, or None."""
+        """Do a group's runs; return their ends, and which one broke the turns first, if any did."""
         table = None
         if len(group.lines) > 1:
             sizes = tuple(line.ranks for line in group.lines)
