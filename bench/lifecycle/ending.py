@@ -32,6 +32,7 @@ LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves w
 _SIGNAL_COMES_S = 1.0  # worlds that take turns are told to end one after the other
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _TICK_S = 1.0
+_STACKS_COME_S = 1.5  # ranks notice a stall up to a tick apart, and one that leaves ends them all
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
 
 
@@ -202,8 +203,7 @@ class Ending:
         faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
         if not self._pulse.passed:
             self._event(self._rank, "Stalled", message)
-        # the others show their stacks now, and one that leaves ends them all
-        time.sleep(RANK_0_SPEAKS_S if self._rank else _LOOKED_AROUND_S)
+        time.sleep(_STACKS_COME_S + (RANK_0_SPEAKS_S if self._rank else 0))
         if not self._pulse.passed:
             self._end(status=f"failed: rank {self._rank}: {message}")
         healthy = "where a healthy step, or the start, takes that long"
