@@ -78,7 +78,7 @@ def archive_logs(folder: Path) -> Path:
 
 @contextmanager
 def _contents(folder: Path) -> Iterator[dict[str, bytes]]:
-    """Keep new jobs of a study out while the context is open; yield its files' bytes by path.
+    """Yield the bytes of a study's files by path; meanwhile no job of the study can start.
 
     Files in logs.tar.gz are among them. Raises UsageError if a job runs or recorded no end, or if a
     file and its archived copy differ.

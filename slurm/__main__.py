@@ -28,7 +28,7 @@ except ModuleNotFoundError as absent:
 
 
 class Render(StudyOptions):
-    """Print the job script of the runs left to do; on a cluster, that of the largest job.
+    """Print the job script of the runs left to do; on a cluster, only of the job with most nodes.
 
     The runs left are those that are not ok, and those compared with them. The command changes
     nothing. It prints the number of runs, and their time or node-hours, to stderr.
@@ -135,8 +135,8 @@ class Status(StudyOptions):
     """Print the state of every run, and at a site with Slurm also of every job.
 
     A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong
-    world (of other ranks than asked for). It is ok only if its own log proves it. Below a run that
-    went wrong are the last messages of its ranks.
+    world (its ranks are not those asked for). It is ok only if its own log proves it. Below a run
+    that went wrong are the last messages of its ranks.
     """
 
     follow: bool = option(False, "until no job is in the queue; exit code 0: every run is ok")

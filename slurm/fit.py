@@ -1,4 +1,4 @@
-"""Fitting of a study to a site: numbers of ranks for nodes, jobs for runs, minutes for jobs."""
+"""Fitting of a study to a site: its ranks, its division into jobs, and the minutes of a job."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def job_name(study: Study, job_id: str) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """Return `study` fitted to `site`: ranks for `nodes`, transports, device, threads, data folder.
+    """Return `study` fitted to `site`: transports, device, threads, data folder, ranks for `nodes`.
 
-    Without `nodes`, a study that needs no site is unchanged. Raises UsageError if it does not fit.
+    Without `nodes`, a study that needs no site is unchanged. Raises UsageError if `study` does not
+    fit. `source` is the study's file, for messages.
     """
     if not nodes and not study.needs_site:
         return study
@@ -94,7 +95,7 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """Return the study file's text to keep: `source`, or `fitted` as TOML if fitting changed it."""
+    """Return the text of study.toml: `source` if `fitted` equals `study`, else `fitted` as TOML."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     if fitted == study:

@@ -62,7 +62,7 @@ def execute(script: Path, lock: IO[str], session: str) -> int | None:
     """Run a job script under the study's lock; return the signal that stopped it, else None.
 
     On Ctrl-C or another signal the script gets SIGTERM. `session` is this command's name in logs.
-    Raises SystemExit if the script ends with 2, after printing why; UsageError if above 2.
+    Raises SystemExit for the script's exit code 2 (it has said why), UsageError for a higher one.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"

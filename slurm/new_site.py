@@ -61,7 +61,7 @@ class NodeKind:
         self.features = set(features.split(",")) - {"", "(null)"}
 
     def __str__(self) -> str:
-        """Describe the nodes, as in '24 of 40 cores, 4 GPUs v100 (ib, v100)' for 24 nodes."""
+        """Describe the nodes: '24 of 40 cores, 4 GPUs v100 (ib)' means 24 nodes of 40 cores."""
         gpus = f", {self.gpus} GPUs {' '.join(self.models)}" if self.gpus else ""
         named = f" ({', '.join(sorted(self.features))})" if self.features else ""
         return f"{self.nodes} of {self.cores} cores{gpus}{named}"
@@ -125,7 +125,7 @@ def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
 
 
 def _ranks(best: NodeKind) -> dict[str, Any]:
-    """Return site values for one rank per GPU, or per socket if there are no GPUs, and `notes`."""
+    """Return site values, with `notes` that explain them: one rank per GPU, else one per socket."""
     cpus, cores = best.cores * best.threads, best.cores // best.sockets
     if not best.gpus:
         rule = f"a rank for each of the {best.sockets} sockets, with a thread for each of its "

@@ -219,7 +219,7 @@ def exports(site: Site) -> dict[str, str]:
 
 
 def reaching_all_hosts(site: Site) -> Site:
-    """Return the site; if it has a hostfile, mpirun is told of it and of variables to export."""
+    """Return `site`; for a hostfile, add mpirun arguments that name it and export variables."""
     if not site.hostfile:
         return site
     env = exports(site)

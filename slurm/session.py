@@ -55,7 +55,7 @@ class StudyOptions(Command):
     reservation: Word = option("", "of nodes, in which the jobs shall run")
 
     def words(self) -> list[str]:
-        """Return the options as command-line words, without launches, which the folder records."""
+        """Return the options as command-line words, except --launches, which the folder records."""
         words = [self.study, "--site", self.site]
         for name in ("results", "nodes", "time_limit_s", *OF_JOBS):
             if (value := getattr(self, name)) and value != RESULTS:
@@ -177,7 +177,7 @@ def open_work(options: StudyOptions, locked: bool = False, launches: int | None 
 
 
 def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
-    """Return --results; by default, the parent of a folder given as STUDY. Raises UsageError."""
+    """Return --results; if left out, the parent of a STUDY that is a folder. Raises UsageError."""
     folder = Path(options.study)
     if source != folder / "study.toml" or options.results != RESULTS:
         return options.results

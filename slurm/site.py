@@ -129,13 +129,13 @@ class Site(StrictTable):
 
     @property
     def provenance(self) -> str:
-        """The words 'verified on 2026-01-31', for the day of the last study, or 'not verified'."""
+        """The day of the last study there, as 'verified on 2026-01-31', or 'not verified'."""
         return f"verified on {self.verified_on}" if self.verified_on else "not verified"
 
     @model_validator(mode="before")
     @classmethod
     def _read_past(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Return `values` without keys of earlier versions; the table `env` stays as it is."""
+        """Return `values` without keys that only earlier versions knew; keep table `env` whole."""
         kept = {key: value for key, value in values.items() if key not in _LEFT.split()}
         for key, table in kept.items():
             if isinstance(table, dict) and key != "env":
@@ -184,7 +184,7 @@ def _broken_rules(s: Site) -> Iterator[str]:
 
 
 def find_study(text: str) -> Path:
-    """Return the file of a study by path, folder or shipped study's name. Raises UsageError."""
+    """Return a study's file; `text` is its path, folder or shipped name. Raises UsageError."""
     path = Path(text)
     if path.suffix == ".toml" or path.is_file():
         return path

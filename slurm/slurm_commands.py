@@ -27,7 +27,7 @@ class SilentError(UsageError):
 
 @dataclass(frozen=True)
 class Queued:
-    """One job in Slurm's queue, with a `state` such as PENDING and its script `command`, or ''."""
+    """A job in Slurm's queue. `state` is such as PENDING, `command` its script's path or ''."""
 
     id: str
     name: str

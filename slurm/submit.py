@@ -20,7 +20,7 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done; yield a line to print on each.
 
     With `report`, add a job that makes the report when the others have ended. A second call submits
-    no job twice. Raises UsageError if squeue is silent; if a job is refused, after the report job.
+    no job twice. Raises UsageError if squeue fails or, at the end, if a job was refused.
     """
     slurm_commands.find("sbatch")
     _require_queue(work)
@@ -121,7 +121,7 @@ class _Submission:
 
 
 def scripts(work: Work) -> dict[str, str]:
-    """Render the scripts of jobs left to do, by id. Raises UsageError if none may be submitted."""
+    """Render scripts of jobs left, by job id. Raises UsageError if site or folder take no jobs."""
     states.require_scheduler(work)
     work.folder.check_open()
     work.folder.check_way(slurm=True)

@@ -1,6 +1,6 @@
 """The loop of `slurm run`: waves of launches, until the study's comparison is settled.
 
-First come the planned launches, then two per wave: each side of a pair runs first in one.
+Planned launches come first, then two per wave, so that each side of a pair is first once.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def seconds(text: str) -> int:
 def close(
     work: Work, again: Sequence[str], stopped_by: int | None = None, more: bool = False
 ) -> int:
-    """Print how runs ended and, if any are left or `more`, how to go on; return exit status."""
+    """Print how runs ended; with runs left or `more`, also how to go on. Return exit status."""
     print(f"{work.study.name}: {count(work.statuses)}")
     for status in work.statuses:
         if status.state not in ("ok", "planned"):

@@ -93,7 +93,7 @@ def _complete(
     form: Format,
     options: ImportOptions,
 ) -> pd.DataFrame:
-    """Fill in sizes and backend from `options` and ranks. Raises UsageError if that fails."""
+    """Fill in backend and sizes from `options`, or the world size from ranks. Raises UsageError."""
     if values.empty:
         nothing = f"nothing in it is of the format {options.form} ({form.written_by})"
         raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
@@ -124,7 +124,7 @@ def _complete(
 
 
 def _divide_files(values: pd.DataFrame, form: Format, files: str | None) -> pd.DataFrame:
-    """Return `values`, ranked by file if `files` is 'ranks'. Raises UsageError if it is unfit."""
+    """Take each file as a rank if `files` is 'ranks'. Raises UsageError if `files` does not fit."""
     if values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() == 1:
         return values
     of_runs = form.one_speaks or form.trainings or values["rank"].notna().any()

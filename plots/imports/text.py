@@ -98,7 +98,7 @@ def _lines(data: bytes) -> list[Line]:
 
 
 def _of_lines(form: Format, name: str, lines: Sequence[Line]) -> tuple[list[Row], list[str]]:
-    """Return rows and warnings. A place that matches alone, as an epoch, holds for later rows."""
+    """Return rows and warnings. Places matched alone, such as an epoch, hold for later rows."""
     patterns, marker = [re.compile(p) for p in form.patterns], re.compile(form.marker)
     rows: list[Row] = []
     marked, parts = 0, 0

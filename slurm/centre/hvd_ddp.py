@@ -26,7 +26,7 @@ class HvdDdpRun(rfm.RunOnlyRegressionTest):
 
     @rf.run_after("setup")
     def fit(self):
-        """Set options and ranks; extras['ranks_per_node'] overrides one per GPU (no GPU: one)."""
+        """Set options and ranks per node: extras['ranks_per_node'], else one per GPU, else one."""
         partition = self.current_partition
         gpus = sum(device.num_devices for device in partition.select_devices("gpu"))
         ranks = int(partition.extras.get("ranks_per_node", gpus or 1))

@@ -63,7 +63,7 @@ def _in_slurm(options: JobOptions, common: list[str]) -> int:
 
 
 def _report(options: JobOptions) -> int:
-    """Make the report and, if all runs are ok, run `options.again`; return the report's code."""
+    """Make the report and return its exit code. If all runs are ok, submit any next launches."""
     if not os.environ.get("SLURM_JOB_ID"):
         cure = f"on this machine: python -m plots report {options.study_dir}"
         raise UsageError(f"this is not a Slurm job; {cure}")
@@ -85,7 +85,8 @@ def _report(options: JobOptions) -> int:
 def main(argv: Sequence[str]) -> int:
     """Do a job and return its exit code.
 
-    0: all done; 1: runs failed or left; 2: error, do not retry; without Slurm, 128 + n: signal n.
+    0: all done; 1: some runs failed or are left; 2: error, do not retry. Without Slurm, a job that
+    signal n ended returns 128 + n.
     """
     at = argv.index("--") if "--" in argv else len(argv)
     common = list(argv[at + 1 :])

@@ -39,7 +39,7 @@ def oom_kills() -> int:
 
 
 def close(log: Path, out: Path, ended: Ended, limit_s: int, stopped: bool, **more: Any) -> None:
-    """Append the last event, `exit`, to `log`; create it if it is missing. Raises UsageError.
+    """Append the event `exit` to `log`, or begin `log` with it. Raises UsageError if writing fails.
 
     `out` has the run's output; `stopped`: the job got a signal; `more`: further fields.
     """

@@ -156,7 +156,7 @@ class LocalJob:
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
     def _run(self, group: GroupLines, limit_s: int) -> tuple[list[Ended], int | None]:
-        """Do a group's runs; return their ends, and which one broke the turns first, if any did."""
+        """Do a group's runs. Return how each ended, and the index of the first to end too early."""
         table = None
         if len(group.lines) > 1:
             sizes = tuple(line.ranks for line in group.lines)
@@ -198,7 +198,7 @@ class LocalJob:
 
 
 class SlurmJob(LocalJob):
-    """A job's runs in a Slurm allocation: a test launch per cell, then as many as time allows."""
+    """A job's runs in a Slurm allocation: `bench doctor` first, then as many as time allows."""
 
     verb = "submit"
     grace_s = 30.0
@@ -252,10 +252,7 @@ class SlurmJob(LocalJob):
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
     def may_start(self) -> bool:
-        """Return whether no signal came and enough time is left for another group of runs.
-
-        Enough is 1.5 times the longest run so far, at most the time limit of the largest group.
-        """
+        """Return whether no signal came and enough time is left for another group of runs."""
         runs = max((len(group.lines) for group in self.groups), default=1)
         most = runs * self.options.limit_s
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
@@ -293,7 +290,7 @@ class SlurmJob(LocalJob):
         return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
 
     def _set_parted_aside(self) -> None:
-        """Rename the logs of ok runs whose partners must be repeated, so that both are."""
+        """Rename logs of runs that are ok, but must be repeated with those compared with them."""
         study, statuses = look_at_runs(StudyFolder(self.folder.parent, self.folder.name))
         ids = {line.id for line in self.lines}
         of_job = [status for status in statuses if status.run.id in ids]

@@ -54,7 +54,7 @@ class RunLine(NamedTuple):
 
 
 class GroupLines(NamedTuple):
-    """Runs that take turns; or a single run and, in `apart`, why it takes no turns with others."""
+    """Runs that take turns, or a single run; `apart` says why the single run takes no turns."""
 
     lines: list[RunLine]
     apart: str = ""
