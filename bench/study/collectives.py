@@ -55,9 +55,9 @@ class Measured:
 
 
 def read_each(paths: Sequence[Path]) -> list[Measured]:
-    """Read logs of `python -m bench collectives`, each of another cell or another number of ranks.
+    """Read logs of `python -m bench collectives`; no two may agree in both cell and ranks.
 
-    Raises UsageError if two logs agree in both, or if `read` refuses a log.
+    Raises UsageError if two do, or if `read` refuses a log.
     """
     logs = {(m.cell, m.ranks): m for m in map(read, paths)}
     if len(logs) < len(paths):

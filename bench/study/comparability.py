@@ -141,8 +141,8 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
 def differences(runs: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
     """List the facts on which runs do not agree, each as 'name: value, other value'.
 
-    `ignore` holds names of facts, and prefixes that end in '.'. A run that lacks a fact is left out
-    of this fact's comparison. But missing code, malloc or environment variables count as 'unset'.
+    `ignore` holds names of facts, and prefixes that end in '.'. Runs that lack a fact are not
+    compared in it. But a fact of code, malloc or environment counts as 'unset' where it is lacking.
     """
     runs = list(runs)
     kinds = tuple(name for name in ignore if name.endswith("."))
@@ -194,7 +194,7 @@ class DigestCheck:
 
 
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
-    """Yield a DigestCheck for 1 rank and one for 2, which compare CPU trainings of each launch."""
+    """Compare equal CPU trainings in each launch: yield a check for 1 rank and one for 2."""
     agree = runs["facts"].map(lambda one: one.get("device") == "cpu")  # others add in any order
     digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:

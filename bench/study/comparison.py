@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def skewed(self) -> bool:
-        """Whether `median_ratio` is off the ratio by over the margin; False below MIN_LAUNCHES."""
+        """Whether mean and median ratio differ beyond the margin; False below MIN_LAUNCHES."""
         off = abs(math.log(self.median_ratio / self.paired.ratio))
         return self.paired.n >= stats.MIN_LAUNCHES and off > math.log1p(self.margin)
 

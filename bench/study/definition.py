@@ -98,7 +98,7 @@ class Primary(StrictTable):
 
 
 class Arm(BaseModel):
-    """A condition under which cells run: keys besides `cells` and `over` are RunConfig's fields."""
+    """A condition under which cells run; its extra keys are fields of RunConfig."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -190,7 +190,7 @@ class Study(StrictTable):
     def arms_of(self, cell: str) -> list[str]:
         """List the arms of a cell, or [''] if it has none.
 
-        Of arms that differ only in the exchange or in backends' options, `single` has the first.
+        Some arms are alike for `single`, which exchanges nothing: of these it has only the first.
         """
         names = [name for name, arm in self.arms.items() if not arm.cells or cell in arm.cells]
         if cell != "single":
@@ -206,9 +206,9 @@ class Study(StrictTable):
         }
 
     def arm_of(self, config: RunConfig) -> str:
-        """Return the arm that a run names; if it names none, return the first arm with its fields.
+        """Return the arm that a run names. If it names none, find the first with the run's fields.
 
-        Raises ValueError if the study has arms, but none with the run's fields (and name, if set).
+        Raises ValueError if no arm has that name and those fields, unless the study has no arms.
         """
         if not self.arms:
             return config.arm or ""
@@ -245,7 +245,7 @@ class Study(StrictTable):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of what is fixed before the first run; writing out a default changes nothing."""
+        """SHA-256 of all keys but MAY_CHANGE; a key set to its default counts as one left out."""
         left_out = {*MAY_CHANGE, "launches", "max_launches"}
         fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
         # under the keys that they had first, so that digests of older studies hold

@@ -106,7 +106,7 @@ class StudyFolder:
     def lock(self) -> IO[str]:
         """Lock the folder. Raises UsageError if another job has the lock, or if none can be taken.
 
-        The lock ends when the returned file is closed, also by all processes that inherit it.
+        The lock lasts until this process and all that inherit the returned file have closed it.
         """
         self.check_open()
         try:
@@ -151,7 +151,7 @@ class StudyFolder:
             write_whole(self._copy, text)
 
     def kept(self) -> Study | None:
-        """Return the study in study.toml, or None before the first run. Raises UsageError."""
+        """Return the study of study.toml; None if it is missing. Raises UsageError if invalid."""
         return read_study(self._copy) if self._copy.exists() else None
 
     def asked_launches(self, study: Study) -> int:
@@ -169,7 +169,7 @@ class StudyFolder:
         return write_whole(next(path for path in names if not path.exists()), script)
 
     def record_job(self, script: Path, **facts: object) -> None:
-        """Add a job and `facts` to jobs.jsonl; the caller must hold the lock. Raises UsageError."""
+        """Add a job and `facts` to jobs.jsonl; hold the lock. Raises UsageError if this fails."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             append_event(self._jobs, "job", script=script.name, time=now, **facts)

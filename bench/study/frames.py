@@ -120,7 +120,7 @@ def _find_logs(folder: Path) -> list[Path]:
 
 
 def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
-    """Return a folder's study, and notes of what is assumed without one. Raises UsageError."""
+    """Return study.toml's study, or an assumed one with notes. Raises UsageError if invalid."""
     if (path := folder / "study.toml").exists():
         return read_study(path), ()
     study = Study.model_construct(name=folder.resolve().name, question="", launches=0)
@@ -130,7 +130,7 @@ def _find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
-    """Say how many runs had another study file, by their digests `carried`; '' if none had."""
+    """Say how many of the digests that runs `carried` are of another study file; '' if none."""
     digests = (None, study.sha256, *study.earlier_sha256)
     other = sum(sha256 not in digests for sha256 in carried)
     if not other:
@@ -165,7 +165,7 @@ def _read_row(path: Path, study: Study) -> tuple[RunRow, Mapping[str, Any]] | Un
 
 
 def _superseded(path: Path, cell_of: Mapping[str, str]) -> Unusable:
-    """Describe an attempt that a later run replaced; `cell_of` has later runs' cells by log."""
+    """Describe an attempt that was repeated later; `cell_of` maps names of logs to their cells."""
     run = _read_log(path)
     cell = cell_of.get(ATTEMPT.sub("", path.name), "")
     if isinstance(run, Run):
@@ -204,7 +204,7 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
 
 
 def _set_aside(runs: pd.DataFrame) -> dict[str, str]:
-    """Return, by log, why it is not used: the runs of its point differ in work or conditions.
+    """Find points whose runs differ in work or conditions; return a reason for each of their logs.
 
     Runs of a point are averaged, so they must agree. In a scheduler's jobs, nodes and cores may
     differ, because the scheduler chooses these for each job.

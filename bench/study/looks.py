@@ -1,4 +1,4 @@
-"""The looks of a study (numbers of launches at which it decides), and their joint error."""
+"""The looks of a study, which are the numbers of launches at which it decides."""
 
 from __future__ import annotations
 

@@ -89,10 +89,10 @@ def check_primary(study: Study) -> None:
 
 
 def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
-    """Return the runs of each launch, in order. Raises UsageError for no run or an invalid run.
+    """Return the runs of each launch, in order.
 
     A launch depends on the study and its own index alone, so more launches do not change earlier
-    launches.
+    ones. Raises UsageError if no run is planned, or if one is invalid.
     """
     if not (curves := points(study)):  # one that says what is fixed beforehand may name none
         raise UsageError("the study plans no run; add cells and scaling")
@@ -140,10 +140,9 @@ def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:
 def turn_groups(every: Mapping[Point, Collection[str]], pairs: Pairs) -> dict[Point, str]:
     """Return the name of each point's group; the runs of a group take turns, if possible.
 
-    Runs take turns if one works at a time, while the others are stopped. `every` has each point's
-    curves. A group has the points that are compared, and other cells of their transport and size.
-    `single` joins a group that shares a curve with it: preferably one of its batch per rank, and of
-    several the one of fewest ranks.
+    Runs take turns if one works at a time, while the others are stopped. A group has the points
+    that are compared, and other cells of their transport and size. `single` joins a point with
+    which it shares a curve in `every`: preferably one of its batch per rank, then of fewest ranks.
     """
     name = {point: group_of(point, pairs).name for point in every}
     compared = sorted((p for p in name if p.cell != "single"), key=lambda p: (p.world_size, p.name))

@@ -127,7 +127,7 @@ class Table:
     def shared(
         self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
     ) -> list[LaunchId]:
-        """Return the launches in which two points did equal work; add refusals to `missing`.
+        """Return the launches in which two points did equal work; append refused ones to `missing`.
 
         Facts not in `ignore` must agree, and both points must have run in one Slurm job or session.
         `pair` names the two points in messages.

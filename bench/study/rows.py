@@ -151,7 +151,7 @@ def others_share(run: Run) -> float | None:
     """Estimate the share of processor time that others took, on the host where it is largest.
 
     Others are processes outside the run, and other virtual machines on the host's hardware. Returns
-    None if the log lacks a counter or, before version 1.0, the time of parameter servers.
+    None if the log lacks a counter, or is of a parameter server before version 1.0.
     """
     if run.host.get("servers"):
         return None
@@ -174,8 +174,8 @@ def others_share(run: Run) -> float | None:
 def parts_of(run: Run) -> dict[str, float]:
     """Return the mean seconds of each part of a step; {} unless observe='breakdown'.
 
-    The part `exposed` is the exchange that nothing overlaps, from a rank's last gradient on. It is
-    `waiting`, until the slowest rank has its last gradient, plus `reducing`, the rest. Without an
+    The part `exposed` is the exchange after a rank's last gradient, which nothing overlaps. It is
+    split in two: `waiting` for the last gradient of the slowest rank, then `reducing`. Without an
     exchange, `waiting` is 0.
     """
     config = run.config
@@ -193,8 +193,8 @@ def parts_of(run: Run) -> dict[str, float]:
 def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:
     """Return how long a rank waits for the slowest rank's last gradient: mean seconds in a step.
 
-    Without `one_clock`, each rank's clock is shifted first, so that its exchange ends together with
-    rank 0's, in the median over the window's steps.
+    Without `one_clock`, the ranks' clocks are aligned first: in the median over steps, the exchange
+    of each rank ends when rank 0's does.
     """
     before = ("begin", "input", "forward", "backward")
     last = np.sum([event[name] for name in before], axis=0)  # gradient: [rank][step]
@@ -220,7 +220,7 @@ def _resources(run: Run) -> dict[str, float]:
 
 
 def _served(run: Run) -> dict[str, Any]:
-    """Return images/s by rank, and last accuracies by training and rank; {} without a `mode`."""
+    """Return images/s by rank, last accuracies by [training][rank]; {} if no parameter server."""
     config = run.config
     assert config is not None
     knobs = facts_of_backend(config.backend).knobs.get(config.settings, ())

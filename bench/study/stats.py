@@ -60,7 +60,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """A ratio paired by launch, computed on logs; one launch has no interval."""
+    """A ratio paired by launch, computed on logarithms; from one launch it has no interval."""
 
     ratio: float  # exp of the mean log ratio
     n: int  # launches
@@ -180,8 +180,9 @@ def paired_ratio(
 def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
     """Return the ratio by Student's t on session means, or unchanged below three sessions.
 
-    `sessions` names each launch's session. Launches of a session deviate together: with an sd of
-    2 % between sessions, 95 % intervals over launches held the long-run ratio in 61 % of cases.
+    `sessions` names each launch's session. Launches of a session deviate together, so intervals
+    over launches are too narrow: at an sd of 2 % between sessions, 61 % of them, not 95 %, held
+    the long-run ratio.
     """
     logs: dict[str, list[float]] = {}
     for session, ratio in zip(sessions, paired.ratios, strict=True):
@@ -246,10 +247,10 @@ def median_estimate(values: Sequence[float]) -> Estimate:
 def percentiles(
     values: Sequence[float] | np.ndarray, percents: Sequence[int]
 ) -> list[float | None]:
-    """Compute each percentile, or None where less than one value is expected above it.
+    """Compute each percentile; None if less than one value is expected above it (p99 of 99).
 
-    A percentile of so few values would be about their maximum, which on average is the quantile
-    n / (n + 1) (David & Nagaraja 2003, order statistics of a uniform sample).
+    Such a one would be near the maximum of the n values, on average the quantile n / (n + 1)
+    (David & Nagaraja 2003, order statistics of a uniform sample).
     """
     at = np.percentile(values, percents)  # at once: one by one takes as long each
     enough = [len(values) * (100 - percent) >= 100 for percent in percents]
@@ -258,7 +259,7 @@ def percentiles(
 
 @cache
 def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
-    """Estimate the error rate at each look that gives the rate `overall` over all looks of a study.
+    """Estimate the error rate per look that makes the rate over all looks of a study `overall`.
 
     `looks` are the rising numbers of launches at which the study decides. All have the same rate
     (Pocock 1977, here for Student's t). Intervals at this rate hold the true ratio at all looks
@@ -274,8 +275,8 @@ def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
 def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
     """Simulate studies with log ratios from N(0, 1); return each one's smallest p over all looks.
 
-    The m log ratios that a look adds have a normal sum. Independently, their squares around their
-    mean add up to a chi-squared value with m - 1 degrees of freedom. So a look takes two draws.
+    A look adds m log ratios, for which two independent draws suffice: their sum is normal, and the
+    sum of their squared deviations is chi-squared with m - 1 degrees of freedom.
     """
     random = np.random.Generator(np.random.Philox(_SEED))
     sums, squares, p = np.zeros(_STUDIES), np.zeros(_STUDIES), np.ones(_STUDIES)
@@ -328,7 +329,7 @@ def power_equivalence(
 
 
 def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
-    """Estimate a verdict's chance from `n` launches with `p`'s ratio and sd; None if `p.n` is 1."""
+    """Estimate the chance that `n` launches like `p`'s settle the verdict; None if `p.n` is 1."""
     if p.sd_log is None:
         return None
     effect = math.log(p.ratio)

@@ -58,7 +58,7 @@ def look(run: PlannedRun, job_is_running: bool, job: str = "") -> RunStatus:
 
 
 def difference(planned: RunConfig, logged: RunConfig) -> str:
-    """Describe the first field that is not as planned, or ''; log_path and the like are ignored."""
+    """Describe the first field not as planned, log_path and the like aside; '' if there is none."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
     if logged.arm is None:  # so did logs before schema 9; the fields of the arm tell
@@ -98,7 +98,7 @@ def count(statuses: Iterable[RunStatus]) -> str:
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
-    """Yield each run's padded id, its state, its seconds with the reason, and its messages."""
+    """Yield for each run: padded id, state, '12 s  REASON' as far as known, and its messages."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
