@@ -24,7 +24,7 @@ def command(
     """Build the command by which srun, ibrun or mpirun starts `ranks` ranks.
 
     The caller appends what the ranks run. `program` is the path of the launcher, `args` are its
-    further options. Only srun uses the other parameters; it gets as many `hosts` as the ranks fill.
+    further options. Only srun uses `hosts` (the first ones, as many as needed) and the rest.
     """
     start = str(program or launcher)
     match launcher:

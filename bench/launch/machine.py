@@ -135,8 +135,8 @@ def share_of_others(busy: int, idle: int, stolen: int, run_ticks: int) -> float:
     """Return the share of a node's clock ticks that other processes and virtual machines took.
 
     `busy`, `idle` and `stolen` are the node's ticks, `run_ticks` those of the run's processes. The
-    kernel samples `busy` but measures `run_ticks`. If threads wake often and briefly, as Gloo's do,
-    `run_ticks` can exceed `busy`. Such an excess must not hide stolen ticks.
+    kernel samples `busy`, but measures `run_ticks` exactly. So threads that wake often and briefly,
+    as Gloo's do, can raise `run_ticks` above `busy`; then only `stolen` counts as others'.
     """
     return (max(0, busy - run_ticks) + stolen) / max(1, busy + idle + stolen)
 
@@ -153,7 +153,7 @@ def others_now(seconds: float) -> float | None:
 
 
 def gpu_of_one_process(env: Mapping[str, str]) -> bool:
-    """Check whether a GPU here admits one process alone; False under MPS or without nvidia-smi."""
+    """Check whether a GPU here is limited to one process; False under MPS or without nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=compute_mode", "--format=csv,noheader"]
     how = {"capture_output": True, "text": True, "timeout": _SMI_LIMIT_S, "check": True}
     try:

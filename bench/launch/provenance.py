@@ -185,9 +185,10 @@ def _text(path: Path) -> str:
 
 
 def counters() -> dict[str, int | None]:
-    """Return clock ticks of all cores, and of this process with its descendants.
+    """Return clock ticks by name; those of all cores are None if they cannot be read.
 
-    By name: steal_jiffies, busy_jiffies (no interrupts), idle_jiffies, own_jiffies. None: unknown.
+    Of all cores: steal_jiffies, busy_jiffies (without interrupts) and idle_jiffies. Of this process
+    and its descendants: own_jiffies.
     """
     ticks = machine.node_ticks()
     return {
@@ -245,9 +246,9 @@ def _ranks(ranks: Sequence[int]) -> str:
 def user_files(config: RunConfig) -> dict[str, bytes]:
     """Read the source files of the user's code; return contents by path ('package/module.py').
 
-    All files of the user's backends are read. If a factory of the user ('module:function') makes
-    the model or data set, its module is read too, and each imported module that is not installed.
-    Data files, such as weights, are left out. Raises UsageError if a factory's module has no file.
+    All files of the user's own backends are read. If a factory of the user ('module:function')
+    makes the model or data set, so are its module and, unless installed, all other loaded modules.
+    Weights and other data are left out. Raises UsageError if a factory's module has no file.
     """
     # all files of the user's backends, used or not, so that all cells' runs have the same
     files = {}

@@ -1,9 +1,9 @@
-"""Meeting of ranks without MPI: in torchrun's store, or in a store to which a shared file leads.
+"""Meeting of ranks without MPI, in a store: torchrun's own, or one that rank 0 opens.
 
-Rank 0 opens the store at a port that the kernel picks, as a port chosen in advance may be in use.
-It writes its address and port to the file, as a job's first host is not always rank 0's. The file
-is named by the launch's key and holds the same nonce as the store, so that ranks never follow a
-file of an earlier launch. In the store the ranks first compare their configurations.
+Rank 0 lets the kernel pick the port, as one chosen in advance may be in use. It writes address and
+port to a shared file, as a job's first host is not always rank 0's. The file's name has the
+launch's key. Its nonce must be the store's, so that ranks never follow a file of an earlier launch.
+In the store the ranks first compare their configurations.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def discover(env: Mapping[str, str]) -> Launch:
 
 
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
-    """Check whether torchrun keeps a store; none exists if a user set torchrun's variables."""
+    """Check whether torchrun keeps a store; False if a user set torchrun's variables by hand."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
@@ -198,10 +198,10 @@ def environment(
 ) -> dict[str, str]:
     """Return the variables to set on a rank that may use `cores` cores, the same for every backend.
 
-    Threads are set, as launchers change the default (torchrun exports 1, mpirun makes MKL choose
-    1, srun leaves all cores). Open MPI is told to yield if the ranks' threads fill the cores, as
-    its busy polling slows the computation. All frameworks' Gloo get one interface: the user's, or
-    else loopback if there is one node. All variables but threads keep a value that the user set.
+    Numbers of threads are always set, as their default depends on the launcher (torchrun exports 1,
+    mpirun makes MKL choose 1, srun leaves all cores). Other variables keep the user's value. Open
+    MPI yields if the ranks' threads fill the cores, as its busy polling slows the computation. All
+    frameworks' Gloo get one interface: the user's, or else loopback if there is one node.
     """
     threads = str(config.threads)
     changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}

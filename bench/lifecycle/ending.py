@@ -1,8 +1,8 @@
 """Watch over a rank, and its early end: the rank records why, and exits with a code above 0.
 
-Only `main` exits with 0, once an `end` event that says ok is written. A rank that ends here kills
-its data loading processes and skips all exit handlers. Other ranks may be waiting for its end, and
-exit handlers may wait for other ranks.
+A rank exits with 0 only through `main`, after an `end` event that says ok. A rank that ends here
+kills its data loading processes. It skips all exit handlers: they may wait for other ranks, while
+those may wait for its end.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Pulse:
 class Ending:
     """One rank's ways to end early. Each method but `is_orphan` records why and ends the process.
 
-    Calls by other threads then wait. `launcher` is the parent's process id; None for a run by
-    hand, which may outlive its parent.
+    The first call counts; calls by other threads wait. `launcher` is the parent's process id, or
+    None for a run by hand, which may outlive its parent.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Ending:
         self._leave(code, lambda: self._record(error))
 
     def signalled(self, number: int) -> NoReturn:
-        """Record the signal `number`, or its cause if a rank or the launcher is gone; exit."""
+        """Record the signal `number`, or the lost rank or launcher that caused it; then exit."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
@@ -184,7 +184,7 @@ class Ending:
                 say(trace)  # of the user's own code, after the line that names it
 
     def _record_signal(self, number: int) -> None:
-        """Record a signal, or instead a rank's death if that made the launcher send the signal."""
+        """Record the signal `number`; if a lost rank caused it, record that rank instead."""
         stop_loading()  # mpirun kills the group of a rank some tenths of a second later
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name

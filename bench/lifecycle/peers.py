@@ -76,7 +76,7 @@ def end_with(parent: int, *_: object) -> None:
 
 
 def loading_processes() -> list[Any]:
-    """List this process's children of multiprocessing, which load data, even those that ended."""
+    """List the data loading processes (all multiprocessing children), also those that ended."""
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
 
 

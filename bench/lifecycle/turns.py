@@ -1,14 +1,14 @@
 """Turns of several worlds (each the ranks of one run) on the same nodes: one world works at a time.
 
-Windows of two separate launches lie half a minute apart, in which a shared machine's speed may
-change. Worlds that live at the same time are measured window by window, a second apart (after duet
-benchmarking: Bulej et al. 2020, and interleaved trials: Abedi & Brecht 2017).
+Windows of two separate launches lie half a minute apart, and a shared machine's speed may change
+meanwhile. Worlds that live at the same time are measured window by window, a second apart (after
+duet benchmarking: Bulej et al. 2020, and interleaved trials: Abedi & Brecht 2017).
 
 A rank without the turn stops itself by SIGSTOP, with all of its threads and data loading processes.
 A blocking read would leave Horovod's engine and MPI's progress threads at work. When a world's turn
 ends, its last local rank on each node wakes the next world's ranks there. Only each world's own
-barriers cross nodes. On a node, worlds share only a table of numbers in its memory.
-If all ranks of a world are killed, the driver that started the worlds wakes the others.
+barriers cross nodes. On a node, worlds share only a table of numbers in its memory. If all ranks of
+a world are killed, the driver that started the worlds wakes the other worlds, which then end.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Counters = Callable[[], Mapping[str, int | None]]
 
 @dataclass(frozen=True)
 class Place:
-    """A world's place among the worlds that were started together, whose common id is `launch`.
+    """A world's place among the worlds of one launch, which were started together.
 
-    `turn` is this world's index; `sizes` are the worlds' numbers of ranks. The ranks of every world
-    fill the nodes from the first one on.
+    `launch` is their common id, `turn` this world's index, `sizes` each world's number of ranks.
+    Every world fills the nodes in the same order, so that all worlds use the first node.
     """
 
     launch: str
@@ -148,7 +148,7 @@ class TurnTable:
         self._numbers[self._serial] += 1
 
     def break_off(self, world: int) -> None:
-        """Note that `world` ends early, if no other did; wake all processes that may be stopped."""
+        """Note `world` as the first that ended early, if none is noted; wake all processes."""
         self._numbers[self._broken] = self._numbers[self._broken] or world + 1
         self.forget_name()
         for _ in range(_WAKES):
@@ -168,7 +168,7 @@ class TurnTable:
         self._numbers[self._worlds + 2 * world + 1] = 1
 
     def next_after(self, world: int, present: Sequence[int]) -> int:
-        """Return the world of `present` whose turn follows `world`'s; EVERYBODY if all are done."""
+        """Return which world of `present` is next after `world`; EVERYBODY if all are done."""
         after = sorted(present, key=lambda other: (other <= world, other))
         is_done = {other: self._numbers[self._worlds + 2 * other + 1] for other in present}
         return next((other for other in after if not is_done[other]), EVERYBODY)
@@ -229,10 +229,10 @@ ALONE = Turns()
 
 
 class SharedTurns(Turns):
-    """One process's part in the turns of a launch of several worlds.
+    """One process's part in the turns of several worlds.
 
-    `counters` returns the node's clock ticks by name. After `stall_timeout_s` without progress
-    a run is ended; a node's worlds must meet within 80 % of that time.
+    `counters` returns clock ticks by name. The worlds of a node must meet within 80 % of
+    `stall_timeout_s`, before the watchdog takes their waiting for a stall.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class SharedTurns(Turns):
         return self._outside
 
     def _end_turn(self, barrier: Barrier, is_last: bool) -> None:
-        """Give the turn away once the world's ranks are here; wait for the world's next turn."""
+        """Give the turn away once all ranks have met; wait for the next (`is_last`: the end)."""
         barrier()
         self._since = self._counters()
         time.sleep(_SETTLE_S)
@@ -368,7 +368,7 @@ class SharedTurns(Turns):
         self.aside()
 
     def _takes_turn(self) -> bool:
-        """Take a new turn of this world or of EVERYBODY; return False if no such turn has begun."""
+        """Return whether a new turn of this world or of EVERYBODY has begun; if so, take it."""
         self._require_all()
         table, row = self._table, self._row
         serial = table.serial

@@ -1,15 +1,15 @@
 """The run log: JSON lines that are written during the run, and the reader that checks them.
 
 The events are, in order, start, steps, breakdown, window, epoch, error, end and exit. They hold
-numbers as measured; events.py lists their fields. A run that was killed leaves no end. The last
-field of end and exit is sha256, a digest of all bytes of the file before the comma in front of this
-field. No event tells what became of a run: bench/record/outcome.py judges it from the events.
+numbers as measured; events.py lists their fields. The log of a killed run has no `end`. The last
+field of `end` and `exit` is `sha256`, a digest of the whole file up to the comma before that field.
+No event tells what became of a run: bench/record/outcome.py judges it from the events.
 
 Schema history (any change raises SCHEMA except a new field of config; keep old logs in fixtures):
   6  the oldest that is read. With observe=framework there are events named exchanges
   7  events epoch, held_out of workload and the check trainings_equal, with epochs
-  8  until version 1.0 host has servers of a parameter server. With mode=async there is no parity,
-     and own_correct of an epoch is what each rank has right by its own parameters
+  8  until version 1.0 host has servers (of a parameter server). With mode=async there is no parity,
+     and own_correct of an epoch counts, by rank, what the rank's own parameters classify right
   9  config has variant; end has tcp_bytes (by rank and interface), threads of each rank and the
      check torch_settings_kept; user_code is the SHA-256 of a user's own files
  10  host.turns: launch, turn and worlds. Clock ticks leave out other worlds' turns. exit has
@@ -17,9 +17,9 @@ Schema history (any change raises SCHEMA except a new field of config; keep old 
  11  steps may have the phase lead_in: steps before a window, not part of its time
  12  end has flops_per_image
  14  end has strided_gradients, until version 2.0
- 15  each rank has boot_id, its kernel's: nodes with equal boot_id share a machine's cores
+ 15  each rank has its kernel's boot_id: nodes with equal boot_id share a machine's cores
  16  parity has not_proven: tensors that could not be compared; their check is null, not true
- 17  config has no variant: arm names the condition of measurement, also one that all cells share
+ 17  config has no variant: arm also names a condition of measurement that all cells share
  18  config has launch in place of block
 """
 
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def allocation(self) -> str:
-        """The run's allocation by Slurm, else the session of its job script; '' if unknown."""
+        """The run's Slurm job and restart, or its driver's session outside Slurm; '' if unknown."""
         job = self.host.get("job", {})
         number, restart = job.get("SLURM_JOB_ID"), job.get("SLURM_RESTART_COUNT", 0)
         if number is not None:
@@ -104,7 +104,7 @@ class Run:
         return [w["seconds"] for w in self.windows]
 
     def steps(self, phase: str) -> list[list[list[float]]]:
-        """List the seconds of a phase's steps, [window][rank][step]; `warmup` is one window."""
+        """List seconds of steps by [window][rank][step]; phase `warmup` counts as one window."""
         return [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
@@ -134,18 +134,18 @@ class Run:
 
     @property
     def parity_not_proven(self) -> list[str]:
-        """Sorted names of tensors whose exchanged gradients were not proven to be ranks' means."""
+        """Sorted names of tensors that the parity check could neither confirm nor refute."""
         return outcome.unproven(self.end)
 
     @cached_property
     def broken(self) -> str | None:
-        """The log's damage; None without damage, or if the events tell why the run is not ok."""
+        """The log's damage, unless the events already say why the run is not ok; else None."""
         ended = self.end or self.exit.get("code") or outcome.last(self.events, "error")
         return None if ended and outcome.judge(self.events) is not None else self.damage
 
     @cached_property
     def outcome(self) -> RunOutcome:
-        """What became of the run: told by its events, else by damage, else by what it lacks."""
+        """What became of the run. Its events decide, else damage, else what the log lacks."""
         result = outcome.judge(self.events)
         if self.broken is not None:
             result = RunOutcome("failed", self.broken)
@@ -249,11 +249,10 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
 
 
 def set_aside(path: Path) -> str | None:
-    """Rename a log that has no result and is no longer written; return in words what was done.
+    """Rename the log of a run that ended without a result; return in words what was done.
 
-    Renames nothing and returns None if `path` is not a log that can be opened. Does the same if the
-    log is damaged, belongs to a study or has a result. Raises UsageError if the log is locked, as
-    its run may still be at work.
+    Rename nothing and return None if `path` is no log that can be opened, or if it is damaged,
+    belongs to a study or has a result. Raises UsageError if the run may still be writing it.
     """
     if not path.is_file():  # a pipe would be waited for
         return None

@@ -61,9 +61,9 @@ class StepsEvent(TypedDict):
 
 
 class BreakdownEvent(TypedDict):
-    """Seconds of each part of the observed steps, [rank][step]; parts follow one another.
+    """Seconds of the parts of observed steps, by [rank][step]; the parts follow one another.
 
-    `begin` is the step's start: on a CPU by the host's clock, on a GPU by a clock of each rank.
+    `begin` is when the step starts: by the host's clock on CPUs, by the rank's own clock on GPUs.
     """
 
     event: Literal["breakdown"]
@@ -99,7 +99,7 @@ class Window(TypedDict):
 
 
 class Epoch(TypedDict):
-    """One epoch: training `seconds` (slowest rank), mean `loss`, `correct` images of `held_out`."""
+    """One epoch: slowest rank's `seconds`, mean `loss`, and `correct` among `held_out` images."""
 
     event: Literal["epoch"]
     training: Count
@@ -138,8 +138,8 @@ class Exit(TypedDict, total=False):
     """How the driver (slurm/driver) saw the run end: a run may crash after its own `end` event.
 
     `said` has lines that run and launcher printed; it is empty if all went well. `oom_kills` counts
-    processes that the driver's kernel killed for lack of memory during the run. `session` stands
-    for the job where there is no scheduler. On `partner` and `apart` see bench.record.
+    processes that the driver's kernel killed for lack of memory during the run. Outside Slurm, runs
+    of one execution of a study share a `session`. On `partner` and `apart` see bench.record.
     """
 
     event: Required[Literal["exit"]]

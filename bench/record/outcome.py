@@ -195,7 +195,7 @@ def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator
 
 
 def unproven(end: Event) -> list[str]:
-    """List, sorted, the tensors whose exchanged gradients were not proven to be ranks' means."""
+    """List, sorted, the tensors that the parity check could neither confirm nor refute."""
     return sorted({name for step in end.get("parity", ()) for name in step.get("not_proven", ())})
 
 

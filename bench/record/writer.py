@@ -63,7 +63,7 @@ def is_sealed(before: bytes, line: bytes) -> bool:
 class RunLog:
     """Thread-safe writer of a new run log; without a path nothing is written.
 
-    Events after `end` are ignored, such as a late signal's. Raises UsageError if the file exists.
+    Events after `end` are dropped. Raises UsageError if the file exists or cannot be created.
     """
 
     def __init__(self, path: Path | None) -> None:
