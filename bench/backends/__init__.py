@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the facts of a backend are read where there is no torch
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     """Start and return the backend of `config`; every rank must call this.
 
-    Raises UsageError if the backend cannot start, WrongWorld if its ranks differ from the launch.
+    Raises UsageError if the backend cannot start, WrongWorld if it has other ranks than the launch.
     """
     # imported here: the catalogue imports users' backends, which import their form from this room
     from bench.backends import catalogue

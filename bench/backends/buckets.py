@@ -11,11 +11,11 @@ T = TypeVar("T", bound=torch.Tensor)
 
 
 def buckets(parameters: Sequence[T], bucket_bytes: int, rebuilt: bool = True) -> list[list[T]]:
-    """List buckets of those `parameters` that are trained, from the last parameter to the first.
+    """Divide the trainable `parameters` into buckets, listed from the last parameter to the first.
 
-    A bucket is full at `bucket_bytes` or more; the one filled last may have less. Filling begins
-    with the last parameter. Without `rebuilt` it begins with the first, as DDP does if it looks
-    for unused parameters. A bucket may mix dtypes.
+    A bucket is full at `bucket_bytes` or more. Only the bucket of the first parameters may have
+    less. With rebuilt=False it is that of the last parameters, as in a DDP that looks for unused
+    parameters. A bucket may mix dtypes.
     """
     trained = [p for p in parameters if p.requires_grad]
     filled: list[list[T]] = []

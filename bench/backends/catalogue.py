@@ -173,7 +173,7 @@ def facts(cell: str) -> BackendFacts:
 
 
 def takers(knob: str) -> str:
-    """Name the backends that take option `knob`, and their --settings: 'DDP (matched or tuned)'."""
+    """Say which backends, with which --settings, take option `knob`: 'DDP (matched or tuned)'."""
     return ", ".join(
         f"{row.short_label} ({' or '.join(settings)})"
         for row in CATALOGUE.values()
@@ -188,7 +188,7 @@ def interface_variables() -> tuple[str, ...]:
 
 
 def gloo(cell: str, versions: Mapping[str, str]) -> str:
-    """Return 'bundled with PACKAGE VERSION' for the Gloo of `cell`, or '' for another transport."""
+    """Return 'bundled with PACKAGE VERSION', from `versions`, if `cell` is over Gloo; '' if not."""
     package = facts(cell).gloo_of if parts(cell).transport == "gloo" else ""
     return f"bundled with {package} {versions.get(package, '(unknown)')}" if package else ""
 

@@ -93,7 +93,7 @@ class Ddp(Backend):
 
 
 class DdpSession(Session):
-    """A session whose model DDP wraps. `backward` exchanges gradients and leaves their means."""
+    """A session whose model DDP wraps. `backward` replaces gradients by their means over ranks."""
 
     model: DistributedDataParallel
 

@@ -1,4 +1,4 @@
-"""The form of a row of the catalogue: facts of a backend that are known without loading it."""
+"""The types of the catalogue's entries: facts of a backend that are known without loading it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendFacts:
-    """Facts of a backend. It takes the options in `knobs`, and not the values in `refused`."""
+    """A row of the catalogue. Its backend takes the options in `knobs`, no values in `refused`."""
 
     name: str  # on the command line, in a log, and before the '/' of a cell
     label: str  # in a title

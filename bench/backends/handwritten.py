@@ -65,7 +65,7 @@ class Handwritten(Backend):
 
 
 class HandwrittenSession(Session):
-    """A session that averages buckets in a fixed order. A ready one waits for those before it."""
+    """A session that averages buckets in a fixed order. A full bucket waits for those before it."""
 
     def __init__(
         self, comm: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig

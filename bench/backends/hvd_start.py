@@ -50,7 +50,7 @@ def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
 
 
 def _environment(config: RunConfig) -> dict[str, str]:
-    """Return Horovod's variables, with one transport for its controller and its CPU operations."""
+    """Return the environment variables that set Horovod's transport, fusion and time limit."""
     # NCCL is fixed when Horovod is built; its controller and scalars go over Gloo then, as DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}

@@ -25,7 +25,7 @@ NAME = "mpi4py"
 
 
 def init(config: RunConfig, launch: Launch) -> None:
-    """Make MPI the default process group of torch.distributed. Raises what `world` raises."""
+    """Make MPI torch's default process group. Raises UsageError or WrongWorld as `world` does."""
     comm = world(config, launch)
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(NAME, MpiGroup, extended_api=True, devices=["cpu"])

@@ -40,7 +40,7 @@ _FLOATS = (1, 2**22)  # NCCL connects for an algorithm when a size first asks fo
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     """Start and return the backend of `config` over NCCL. All ranks must call this.
 
-    Two all-reduces make NCCL connect. The backend's `versions` and `files` then record its NCCL.
+    The backend's `versions` have NCCL's version and transports, its `files` the library's path.
     """
     import torch
 
@@ -92,9 +92,9 @@ def transports(lines: Iterable[str]) -> set[str]:
 def library(inside: str = "") -> tuple[str, str, str]:
     """Return the path, version and SHA-256 of the library whose NCCL a framework calls.
 
-    It is the first of these that is loaded and has an NCCL: a library whose name begins with
-    `inside` (none if ''), libnccl.so, torch's library. Raises UsageError if no NCCL is loaded, or
-    if several libnccl.so are.
+    Of the loaded libraries, it is the first that has an NCCL: one whose name begins with `inside`
+    (unless that is ''), then libnccl.so, then torch's own. Raises UsageError if none has an NCCL,
+    or if more than one libnccl.so is loaded.
     """
     maps = _MAPS.read_text()
     shared = mapped(_SHARED, maps)
@@ -123,7 +123,7 @@ def library(inside: str = "") -> tuple[str, str, str]:
 
 
 def mapped(name: str, maps: str) -> list[str]:
-    """List the paths in the text of a /proc/PID/maps whose file names match the pattern `name`."""
+    """List paths from the text of a /proc/PID/maps. Their file names begin with regex `name`."""
     lines = [line.split(maxsplit=5) for line in maps.splitlines()]
     paths = {line[5] for line in lines if len(line) == 6}
     return sorted(path for path in paths if re.match(name, Path(path).name))

@@ -84,7 +84,7 @@ class Server(threading.Thread):
         self.answers.Free()
 
     def _handle(self) -> None:
-        """Receive a push and send the answers due; an empty push asks for parameters alone."""
+        """Receive a push. With mode=async answer it, else answer all once all have pushed."""
         worker, number = self._status.Get_source(), self._status.Get_tag()
         key, empty = self._keys[number], self._status.Get_count() == 0
         push = key.pushes[0 if self.asynchronous else worker]
@@ -184,7 +184,7 @@ class ServedSession(HandwrittenSession):
 
 
 class Key(Bucket):
-    """A bucket with the key `number`, served by rank `holder`. Each push sends settings['lr']."""
+    """A bucket that rank `holder` serves as key `number`. `settings` has the optimiser's 'lr'."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Key(Bucket):
         self._under_way: list[Any] = []
 
     def start(self, workers: Any) -> None:
-        """Push this rank's share of the mean gradients and the learning rate, without waiting."""
+        """Begin to push the learning rate, and the gradients divided by the number of workers."""
         self.fill(workers.Get_size())
         self.push[:-1].copy_(self.flat)
         self.push[-1] = self._settings["lr"]
@@ -220,7 +220,7 @@ class Key(Bucket):
             self.hand_out()
 
     def pull(self) -> None:
-        """Fetch the server's present parameters, for `set_parameters`."""
+        """Fetch the server's present parameters by an empty push, for `set_parameters`."""
         self._server.requests.Send(np.empty(0, np.uint8), self.holder, self.number)
         self._server.answers.Recv(self.flat.numpy(), self.holder, self.number)
 

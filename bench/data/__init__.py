@@ -92,10 +92,10 @@ def batches(
     images: Images,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[Batch]:
-    """Return an endless iterator of this rank's batches, one for each step.
+    """Return an iterator over this rank's batches, one for each step.
 
-    With preprocessing=outside, the function first loads all batches of the run and calls `on_batch`
-    after each. The iterator then ends after the last. A faulty sample raises UsageError.
+    It is endless. With preprocessing=outside it has the run's batches alone: this function loads
+    them before it returns, and calls `on_batch` after each. A faulty sample raises UsageError.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),

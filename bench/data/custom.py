@@ -1,4 +1,4 @@
-"""Batches of a map-style data set, such as one of the user's package.module:factory(config)."""
+"""Batches of a map-style data set, such as one from --dataset package.module:factory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Own(Dataset[Batch]):
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
     def held_out(self) -> Own:
-        """Return the data set's `held_out` to test with. Raises UsageError if missing or unfit."""
+        """Return the data set's `held_out`, a test set. Raises UsageError if missing or unfit."""
         dataset: Any = getattr(self._dataset, "held_out", None)
         if dataset is None:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")

@@ -102,8 +102,7 @@ class Synthetic(Dataset[Batch]):
 class Generated(Dataset[Batch]):
     """Learnable grey images of any size, in 32 classes: each is its class's centre plus noise.
 
-    10,000 are for training, as in the exercises that --model mlp is from; 2,000 are held out.
-    Sample i is a function of the seed and i alone.
+    10,000 are for training, 2,000 are held out. Sample i is a function of the seed and i alone.
     """
 
     classes = 32

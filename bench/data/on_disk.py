@@ -61,7 +61,7 @@ def _normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> tor
 
 @lru_cache(maxsize=1)
 def epoch_crops(seed: int, epoch: int, samples: int, flips: bool) -> Pixels:
-    """Draw an epoch's crops [samples, 3]: each one's top row, left column, and 1 to mirror or 0."""
+    """Draw an epoch's crops, uint8 [samples, 3]. A row is (top, left, 1 if mirrored else 0)."""
     ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if flips else 1]
     random = np.random.default_rng([KEY, seed, epoch])
     return random.integers(ends, size=(samples, 3), dtype=np.uint8)

@@ -51,7 +51,7 @@ def build_model(config: RunConfig, classes: int) -> nn.Module:
 
 
 def prepare(network: nn.Module, config: RunConfig, images: Images) -> None:
-    """Call the network's `prepare_on_images`, if any, on the first images, alike on all ranks."""
+    """Pass the first images to the network's `prepare_on_images`, if any; not with --emulate."""
     whiten = getattr(network, "prepare_on_images", None)
     if whiten is None or config.emulate is not None:
         return
@@ -120,9 +120,9 @@ def _problems(network: nn.Module, config: RunConfig) -> Iterator[str]:
 
 
 def _calls(value: Any, kind: type, seen: set[int]) -> Iterator[str]:
-    """Yield the names in torch.distributed that a class or function uses, directly or not.
+    """Yield names from torch.distributed that `value`, a class or function, uses, directly or not.
 
-    Of a class, __init__, forward and backward are searched. `kind` is the class of a method.
+    Of a class, __init__, forward and backward are searched. Methods are looked up in class `kind`.
     """
     value = getattr(value, "__func__", value)  # a static method's, of an autograd function
     module = value if isinstance(value, ModuleType) else None

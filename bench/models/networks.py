@@ -145,7 +145,7 @@ def _widths(block: Sequence[int], config: RunConfig) -> list[int]:
 
 
 def _convolution(before: int, after: int, kernel: int, stride: int = 1) -> nn.Module:
-    """Make a convolution with bias, BatchNorm of fixed scale 1, and ReLU, as MXNet examples do."""
+    """Make a convolution with bias, a BatchNorm whose scale stays 1, and a ReLU, as MXNet does."""
     norm = nn.BatchNorm2d(after)
     norm.weight.requires_grad_(False)
     return nn.Sequential(
