@@ -42,6 +42,6 @@ def explain_missing(error: ImportError) -> str:
 
 
 def give_up(error: ImportError) -> NoReturn:
-    """Print why an import failed, and exit with status 2. Raises `error` like explain_missing."""
+    """Print why an import failed; exit with status 2. Raises `error` for a module of ours."""
     print(f"error: {explain_missing(error)}", file=sys.stderr)
     sys.exit(2)

@@ -49,9 +49,10 @@ def start(
     load: Callable[[Turns], RunBody],
     keeps_log: bool = True,
 ) -> int:
-    """Read the input, print `say_what`'s line, run what `load` returns; return an exit status.
+    """Read the input, print `say_what`'s line, run the function that `load` returns.
 
-    Without `keeps_log` no log is written; ranks on several nodes still meet in `log_path`'s folder.
+    Returns an exit status. Without `keeps_log` no log is written, but ranks on several nodes still
+    meet in the folder of `log_path`.
     """
     rank, launch = 0, None
     try:
@@ -119,7 +120,7 @@ def _live(
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
-    """Raise WrongWorld unless there are `world_size` ranks; in a study's run, log the failure."""
+    """Raise WrongWorld unless there are `world_size` ranks; a study's run also logs the failure."""
     try:
         launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:

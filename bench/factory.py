@@ -78,7 +78,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """Format an error in user code, with the traceback from there on; '' for any other error."""
+    """Format an error with its traceback from user code on; '' if no user code raised it."""
     place = error.__traceback__
     while place is not None:
         file = place.tb_frame.f_code.co_filename

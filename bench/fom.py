@@ -19,8 +19,7 @@ def merits(
     """Return a run's figures of merit; `rates` are images/s over all ranks, one per timed window.
 
     `images_per_s` is the harmonic mean of `rates`. `plus_minus` is half the width of its 95 %
-    interval: Student's for the mean seconds per image, converted to images/s by the delta method.
-    It is None for one window; both are None unless `ok`. Launches differ by more than this.
+    t interval, None for one window; launches differ by more. Both are None unless `ok`.
     """
     # here, after the windows: it loads scipy, and with it threads of a linear algebra library
     from bench.study.stats import t_interval

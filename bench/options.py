@@ -146,7 +146,7 @@ def _named(model: type[Options], name: str) -> str:
 
 
 def new_parser(model: type[Options], prog: str, usage: str = "", about: str = "") -> Parser:
-    """Make a parser of a model's options; `usage` and `about` override usage line and docstring."""
+    """Make a parser for a model. Help shows `usage` and `about` in place of the model's own."""
     fields = model.model_fields
     needed = [_named(model, name) for name in _offered(model) if fields[name].is_required()]
     needed = [f"{word} {word[2:].upper()}" if word[0] == "-" else word for word in needed]

@@ -40,7 +40,7 @@ def quantity(value: float) -> str:
 
 
 def opening(config: RunConfig) -> str:
-    """Describe the run in the line that is printed before torch is loaded."""
+    """Return a line that describes the run, to be printed before torch is loaded."""
     work = f"{config.cell}, {_ranks(config)}, {config.model}"
     images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
     images += f", compute emulated by {config.emulate.name}" if config.emulate else ""

@@ -43,7 +43,7 @@ def write_start(
     """Check that ranks agree, and log the start; return the user's source files by path.
 
     All ranks must call this. Raises UsageError if ranks differ or share a GPU, or if a source file
-    is missing or cannot be kept. Raises WrongWorld if a rank is doubled or lost.
+    is missing or cannot be copied. Raises WrongWorld if a rank exists twice or not at all.
     """
     files = provenance.user_files(config)
     user_code, shared = digests(files), provenance.shared(os.environ, backend.versions)
@@ -75,7 +75,7 @@ def write_start(
 
 
 def disturbance(turns: Turns) -> dict[str, Any]:
-    """Return clock ticks by name, as `provenance.counters`, but of this run's turns alone."""
+    """Return the ticks of `provenance.counters` by name, less those outside this run's turns."""
     noted, outside = provenance.counters(), turns.aside()
     return {name: n if n is None else n - outside.get(name, 0) for name, n in noted.items()}
 

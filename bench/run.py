@@ -48,10 +48,10 @@ def measure(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> None:
 
 
 def _warm_up(rig: Rig, watch: Stopwatch, turns: Turns) -> list[float]:
-    """Warm up in two turns (see `measure`), and return the seconds of each step.
+    """Warm up in two turns of the run (see `measure`); return the seconds of each step.
 
-    Between them this run stops for long, while others warm up. A window right after such a stop
-    would be slow, with Horovod more often than with DDP.
+    Between the turns others warm up, and this run stops for long. Steps after that stop are slow,
+    with Horovod more often than with DDP. The second turn keeps them out of the first window.
     """
     config, barrier, step = rig.config, rig.backend.barrier, rig.loop.step
     late_steps = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)
@@ -132,7 +132,7 @@ def _end_facts(rig: Rig, facts: EndFacts) -> EndFacts:
 
 
 def _imported_later(rig: Rig) -> dict[str, dict[str, str]]:
-    """Keep user files imported since the start; return {'user_code': digest by path} or {}."""
+    """Save newly imported user files beside the log; return {'user_code': {path: digest}} or {}."""
     files = provenance.user_files(rig.config)
     later = {path: code for path, code in files.items() if path not in rig.user_files}
     if not later:

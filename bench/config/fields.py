@@ -292,7 +292,7 @@ class Fields(Options):
 
     @property
     def bucket_cap_mib(self) -> float | None:
-        """MiB at which one exchange of gradients is full; None leaves the size to the framework."""
+        """MiB at which no more gradients join an exchange; None leaves it to the framework."""
         if self.bucket_mib is not None:
             return self.bucket_mib
         if self.overlap == "off":

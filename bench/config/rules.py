@@ -1,6 +1,6 @@
 """Rules between the fields of a run; each message names the value, the reason and the way out.
 
-A setting that a framework cannot carry out as the others do is refused, and not measured.
+A setting is refused for a framework that cannot carry it out as the other frameworks do.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _exchange(c: Fields) -> Iterator[str]:
 
 
 def _knobs(c: Fields) -> Iterator[str]:
-    """Yield an error message for each knob without effect, and for settings=tuned without knobs."""
+    """Yield errors: a framework's own option has no effect, or settings=tuned comes without one."""
     knobs_set = _changed(c, fields_with(Role.KNOB))
     taken = CATALOGUE[c.backend].knobs
     combination = f"backend={c.backend} settings={c.settings}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """A base class that observes nothing. The time of overridden methods is part of a step."""
+    """A base class that observes nothing. Time in a subclass's methods is part of the step."""
 
     def session_ready(self, session: Session) -> None:
         """Take the loop's session, before the first step."""
@@ -62,7 +62,7 @@ def _call_each(calls: Sequence[Callable[..., None]], *args: object) -> None:
 
 
 class Sleep(Observer):
-    """An observer that sleeps at the start of every step, a slowdown that a study must find."""
+    """An observer that slows every step by a sleep, to test that a study finds the slowdown."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -29,7 +29,7 @@ def mean_weight(ranks: int) -> float:
 
 
 def size(index: int, step: int) -> int:
-    """Return what `step` writes into gradient `index`, before it is multiplied by `weight`."""
+    """Return the number to write into gradient `index` at `step`, without the factor `weight`."""
     return 1 + (5 * index + step) % 7
 
 
@@ -80,7 +80,7 @@ class Emulation(Observer):
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
         """Sleep, and return scores [images, 1]; backward gives each gradient at its recorded time.
 
-        The recorded times include the loss. Scores of one class make the loss here cost nothing.
+        The recorded times include the loss; with scores of one class, computing it costs nothing.
         """
         began = time.perf_counter()
         link: Any = _Give.apply
@@ -140,9 +140,7 @@ class _Sleeper(torch.nn.Module):
 
 
 class _Give(torch.autograd.Function):
-    """A function that returns its input `chain`. Its backward pass takes `give()` as the gradient
-    of `leaf`. Autograd adds it to `leaf.grad`, and then goes on along `chain`.
-    """
+    """An identity of `chain`; its backward pass takes the gradient of `leaf` from `give()`."""
 
     @staticmethod
     def forward(

@@ -52,9 +52,8 @@ def own_gradients(
 ) -> Gradients:
     """Compute the gradients of one rank's batch alone: images [n, 3, size, size] and labels [n].
 
-    The pass runs on copies of all that modules hold, with the user's hooks. It leaves modules and
-    random numbers as they were. A parameter that the pass froze or did not use has the gradient
-    None. With `classes`, raises UsageError for wrong scores or labels.
+    Modules and random numbers stay as they were; the user's hooks run. A parameter that the pass
+    froze or did not use gets None. With `classes`, raises UsageError for wrong scores or labels.
     """
     copies: dict[int, Any] = {id(module): module for module in network.modules()}
     pairs, trained = list[tuple[torch.Tensor, torch.Tensor]](), list[torch.Tensor]()
@@ -113,8 +112,8 @@ def _recomputes(loss: torch.Tensor) -> bool:
 
 
 def _add(loss: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Add the gradients of `loss` to the stand-ins' `grad`, from `pairs` of stand-in and parameter.
-    The parameter's gradient is added too, if the model's code holds it outside the modules.
+    """Add gradients of `loss` to each stand-in's `grad`; `pairs` are (stand-in, parameter).
+    The parameter's own gradient is added too, as the model's code may hold it outside the modules.
     """
     trained = [(pair[0], p) for pair in pairs for p in pair if p.requires_grad]
     gradients = torch.autograd.grad(loss, [p for _, p in trained], allow_unused=True)
@@ -136,7 +135,8 @@ def mean(shards: Sequence[Gradients]) -> Gradients:
 def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> list[float]:
     """Return max|gradient - expected| / max(max|expected|, floor) of each tensor; 0 where equal.
 
-    A ratio is infinite for NaN in one tensor alone, for x / 0, or for None beside a nonzero tensor.
+    A ratio is infinite if the divisor is 0, or if NaN is in one tensor alone. It is also infinite
+    if one tensor is None and the other is not zero.
     """
     ratios = []
     for gradient, mean_of_ranks in zip(gradients, expected, strict=True):
@@ -160,9 +160,7 @@ def largest(gradients: Gradients) -> float:
 
 
 def tolerances(config: RunConfig) -> tuple[float, float]:
-    """Return the relative difference that a sum in another order explains, and an upper limit.
-    A rank proves nothing if its own noise exceeds the limit.
-    """
+    """Return two relative differences: what rounding alone explains, and the most to allow."""
     return _TOLERANCES[config.precision]
 
 
@@ -192,10 +190,10 @@ def judge(
     differences: Sequence[float],
     noises: Sequence[float],
 ) -> StepParity:
-    """Judge tensors by `differences` from the mean and `noises` of repeated passes, both [tensors].
+    """Judge each tensor by its difference from the mean, and by the noise of repeated passes.
 
-    If the largest noise exceeds the limit of `tolerances`, every tensor whose noise is not 0 goes
-    to `not_proven`.
+    All sequences are [tensors]. If the largest noise exceeds the limit of `tolerances`, every
+    tensor whose noise is not 0 goes to `not_proven`.
     """
     rounding, limit = tolerances(config)
     worst_noise = max(noises)

@@ -30,7 +30,7 @@ class Gradient(BaseModel):
 
 
 class Timeline(BaseModel):
-    """How one plain process trains a step: seconds, as medians of `steps` steps (0: derived)."""
+    """Seconds in a training step of one process without a framework: medians of `steps` steps."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -80,7 +80,7 @@ def read(path: Path) -> tuple[Timeline, str]:
 
 
 def read_for(config: RunConfig) -> tuple[Timeline, str]:
-    """Read a run's timeline; return it and its file's SHA-256. Raises UsageError if it is unfit."""
+    """Return a run's timeline and its file's SHA-256. Raises UsageError if it does not fit."""
     assert config.emulate is not None
     timeline, digest = read(config.emulate)
     for name in _SAME:

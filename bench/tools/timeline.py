@@ -79,8 +79,8 @@ def parse(argv: Sequence[str]) -> tuple[TimelineOptions, RunConfig]:
 class _Recorder(Observer):
     """An observer that records when each step reaches its points, by the device's own clock.
 
-    `steps` has a dict per step with the seconds at which 'forward' begins, the 'loss' is computed,
-    'gradient NAME' is ready, 'backward' ends, all gradients are 'ready', and the update is 'done'.
+    `steps` has a dict {point: seconds} per step. The points: 'forward' (start), 'loss' (computed),
+    'gradient NAME' (ready), 'backward' (end), 'ready' (all gradients) and 'done' (update).
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch) -> None:
@@ -107,7 +107,7 @@ class _Recorder(Observer):
         self._mark("ready")
 
     def step_end(self) -> None:
-        """Wait for the device, which delays nothing that is timed, and add the times to `steps`."""
+        """Wait for the device, and add the times to `steps`. No recorded time includes the wait."""
         self._mark("done")
         self._watch.now()
         self.steps.append(dict(zip(self._points, self._watch.times(), strict=True)))

@@ -1,4 +1,4 @@
-"""Checks that a run did what was asked, as fields of its log: `checks` is {name: passed}."""
+"""Checks that a run did what was asked. Their log field `checks` is {name of check: passed}."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_training(
     model: torch.nn.Module,
     classes: int,
 ) -> dict[str, Any]:
-    """Check losses, `parity` if given and parameters; return log fields. All ranks must call it."""
+    """Check losses, parameters and a given `parity`; return log fields. All ranks must call it."""
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
 
@@ -61,7 +61,10 @@ def check_training(
 def check_emulation(
     averaged_steps: int, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
-    """Check gradients and parameters of an emulation; return log fields. All ranks must call it."""
+    """Check gradients and parameters of an emulation; return log fields. All ranks must call it.
+
+    `averaged_steps` is how many steps of this rank have passed the check of their gradients.
+    """
     digests = backend.gather(digest(model))
     averaged = backend.reduce_scalar(float(averaged_steps == config.steps), "min") == 1.0
     checks = {"gradients_averaged": averaged, **_parameters(config, len(set(digests)))}
@@ -101,7 +104,7 @@ TorchSettings = dict[str, str | int | bool]
 
 
 def torch_settings() -> TorchSettings:
-    """Read torch's settings of this process that change how fast or how exactly it computes."""
+    """Return those settings of torch that change how fast or exactly this process computes."""
     backends: Any = torch.backends
     return {
         "threads": torch.get_num_threads(),
@@ -122,10 +125,10 @@ def torch_settings() -> TorchSettings:
 
 
 def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module) -> TorchSettings:
-    """Return torch's settings. All ranks must call this before any tensor is exchanged.
+    """Check that all ranks' torch settings and models are alike; return the settings.
 
-    Raises UsageError if torch does not use --threads, or if ranks differ in torch's settings or in
-    the names, types, shapes or order of the model's tensors.
+    All ranks must call this before any exchange. Raises UsageError if they differ in settings or in
+    names, types, shapes or order of the model's tensors, or if torch does not use --threads.
     """
     settings = torch_settings()
     if settings["threads"] != config.threads:

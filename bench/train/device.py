@@ -148,7 +148,7 @@ def choose(config: RunConfig, launch: Launch) -> Device:
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """Return this rank's GPU index, 0 if one GPU is visible. Raises UsageError if too few are."""
+    """Return this rank's GPU index, 0 if one GPU is visible. Raises UsageError for too few GPUs."""
     if visible >= launch.local_size:
         return launch.local_rank
     if visible == 1:  # --gpus-per-task=1 and the like; its UUID shows that it is no neighbour's

@@ -177,7 +177,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 
 def _finding(cell: str, steps: list[dict[str, Any]], holds: bool | None, sent: bool) -> Finding:
-    """Make a finding of parity (None: not proven) and of whether rank 0's weights were `sent`."""
+    """Make a finding: whether parity `holds` (None: unproven), and rank 0's weights were `sent`."""
     from bench.instrument.parity import not_proven
 
     if holds is None:

