@@ -1,7 +1,7 @@
-"""Costs of the gradient exchange: from timed parts, runs without exchange, and lone all-reduces.
+"""Costs of the gradient exchange, measured and predicted.
 
-Observed steps are steps of which each part is timed (observe=breakdown). Functions append pairs of
-points that cannot be compared, with the reason, to their argument `missing`.
+In observed steps each part is timed (observe=breakdown). If two points cannot be compared, a
+function appends the pair and the reason to the caller's list `missing`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins 
 
 @dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """Mean seconds of a step: with its parts in runs that time parts, and undisturbed in others."""
+    """Mean seconds of a step's parts, of that step, and of the same step while no part is timed."""
 
     point: Point
     parts: Mapping[str, Estimate]  # those of SHOWN
@@ -39,7 +39,7 @@ class StepParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What the exchange adds to a step, in seconds, as in `costs`; None if its runs are missing."""
+    """Seconds that the exchange adds to a point's step. A field is None if no run can tell it."""
 
     point: Point
     exposed_seconds: Estimate | None
@@ -79,10 +79,10 @@ def breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Ite
 
 
 def costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[Cost]:
-    """Yield what the exchange costs each point, in seconds of a step.
+    """Yield each point's costs: what the exchange adds to a step, in seconds.
 
-    Inflation is what the exchange adds to the backward pass, from `observed` steps. Difference is
-    what it adds to the whole step, from `table`. Both are paired by launch.
+    Exposed time and inflation (of the backward pass) come from `observed`, the difference (of the
+    whole step) from `table`. Inflation and difference compare launches with and without exchange.
     """
     watched = {table.twin(p, observed.work(p)) or p: p for p in observed.launches}
     for point in sorted(table.launches.keys() | watched.keys()):
@@ -123,7 +123,7 @@ def overlaps(table: Table, missing: list[NotCompared]) -> Iterator[Overlap]:
 def _without(
     table: Table, point: Point, field: str, missing: list[NotCompared]
 ) -> tuple[Point, list[LaunchId]]:
-    """Return `point`'s twin with `field` off, and shared launches; without twin, `point` and []."""
+    """Return a point's twin with `field` off, and the launches (maybe none) to compare them in."""
     work = table.work(point) if point in table.launches else {}
     if work.get(field) != "on" or (other := table.twin(point, {**work, field: "off"})) is None:
         return point, []
@@ -134,7 +134,7 @@ def _without(
 def _differences(
     table: Table, a: Point, seconds: Callable[[LaunchMean], float], missing: list[NotCompared]
 ) -> list[float]:
-    """Return `seconds` of `a` minus those of `a` without exchange, for each launch of both."""
+    """Return what the exchange adds to `seconds`, for each launch that ran with and without it."""
     b, launches = _without(table, a, "exchange", missing)
     return [seconds(table.launches[a][x]) - seconds(table.launches[b][x]) for x in launches]
 
@@ -157,8 +157,8 @@ def bounds(
     """Yield predicted efficiencies of each point that has a baseline and a log of all-reduces.
 
     The baseline is one process without exchange. Its step time, divided by the ranks for strong
-    scaling, is the compute time. The time of the exchange is read off lines fitted to the log of
-    the point's cell and ranks; `missing` says where none reaches its bytes, or processors differ.
+    scaling, is the compute time. Lines fitted to the log give the exchange's time. A point goes to
+    `missing` if no line covers its gradient bytes, or if the log is from another processor.
     """
     logs = {(m.cell, m.ranks): m for m in measured}
     for curve, point, plain in distributed(table):
@@ -195,11 +195,11 @@ def bounds(
 
 
 def fit(times: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], Sequence[float]]]:
-    """Fit a line to small sizes and one to large, split where both fit best; one line if n < 6.
+    """Fit one line to small sizes and one to large sizes; fit a single line to fewer than 6 sizes.
 
-    `times` are (bytes, seconds) by rising bytes. Returns ((first bytes, last bytes), (latency in
-    seconds, seconds per byte)) of each line, of which no latency or slope is below zero. The model
-    is Hockney's (1994), fitted by least squares of relative errors.
+    `times` are (bytes, seconds) by rising bytes. A line is ((first bytes, last bytes), (latency in
+    seconds, seconds per byte)); latency and slope are never negative. The split is where both lines
+    fit best by least squares of relative errors. The model is Hockney's (1994).
     """
     from scipy.optimize import nnls  # which takes half a second to import
 

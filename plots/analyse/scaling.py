@@ -105,7 +105,7 @@ def resources_of_point(
 
 
 def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]:
-    """Yield each point's efficiency against `single` ('common') and its cell's one rank ('own')."""
+    """Yield efficiencies of each point: against `single`, and against its own cell on one rank."""
     for curve, point, plain in distributed(table):
         one_rank = point._replace(world_size=1, batch_per_rank=fixed(point, curve))
         for kind, baseline in (("common", plain), ("own", one_rank)):
@@ -114,10 +114,10 @@ def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[Efficiency]
 
 
 def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
-    """Yield (curve, point, baseline) for the points of scaling curves, apart from `single`.
+    """Yield (curve, point, baseline) for each point of a scaling curve, except those of `single`.
 
-    The baseline is `single`, with as many images per step as one of the point's ranks (weak), or as
-    all of them (strong). It may not have run.
+    The baseline, `single`, has the images per step of one of the point's ranks (weak), or of all of
+    them together (strong). It may not have run.
     """
     for curve in ("weak", "strong"):
         for point in table.on(curve):

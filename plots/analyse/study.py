@@ -52,7 +52,7 @@ class Trend:
 
     @property
     def changes(self) -> bool:
-        """Whether step time, over all judged runs, changed by more than LIMIT and beyond noise."""
+        """Whether `over_first` is more than LIMIT away from 1, and its interval excludes 1."""
         if self.over_first is None or abs(self.over_first.ratio - 1) <= LIMIT:
             return False
         ends = self.over_first.interval()
@@ -102,7 +102,7 @@ class Analysis:
 
     @property
     def timelines(self) -> list[str]:
-        """Timelines by which emulated compute slept, each a name and the head of its digest."""
+        """Timelines that emulated compute followed, each as 'NAME SHORT_DIGEST'."""
         facts = self.loaded.runs["facts"]
         return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
 
@@ -114,7 +114,7 @@ class Analysis:
 
     @property
     def primary(self) -> Comparison | None:
-        """The comparison that answers the study, with a chance of 5 % to err; None without one."""
+        """The comparison that answers the study's question; None if no comparison is primary."""
         return next((c for c in self.comparisons if c.primary), None)
 
     @property

@@ -78,10 +78,10 @@ def hold(changed: Sequence[Change]) -> Hold:
 
 
 def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
-    """Compare studies; judge each point's images/s in the last against `below` times the first's.
+    """Compare studies; if `below` is given, also judge whether the last is slower than the first.
 
-    Without `below` nothing is judged. Raises UsageError for a single study, for two that share a
-    run, and for one without usable runs. With `below`, the last may lack usable runs.
+    `below` is the lowest ratio of images/s that passes. Raises UsageError for a single study, for
+    two that share a run, and for one without usable runs. With `below`, the last may lack them.
     """
     if len(folders) < 2:
         raise UsageError("one study has nothing beside it; name two")
@@ -129,11 +129,11 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
 def changes(
     before: Analysis, after: Analysis | None, below: float, nothing: str = "not in the later study"
 ) -> Iterator[Change]:
-    """Yield a change for each point that the earlier study ran, or that is planned and neither ran.
+    """Yield a change for each point that `before` ran, and each planned point that neither ran.
 
     The ratio is later over earlier images/s, with Welch's interval. A point holds if the interval
     is at or above `below`, is slower if it lies under `below`, and else is not settled. `after` is
-    None if the later study has no usable run. `nothing` is the reason at points that it lacks.
+    None without usable runs. `nothing` is the reason given for points that only `before` ran.
     """
     planned = {gap.point for a in (before, after) if a for gap in a.gaps}
     for point in sorted(before.table.launches.keys() | planned):
@@ -171,7 +171,7 @@ def changes(
 def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
     """List facts in which studies differ: (name, value in the first study, in the second, ...).
 
-    Facts are left out that follow from a point's size, a framework's knobs or the launch.
+    Facts that come from a point's size, a framework's knobs or the launch are left out.
     """
     by_study = []
     for a in studies:

@@ -375,7 +375,7 @@ def _parameters(a: Analysis) -> Iterator[Check]:
 
 
 def _turns(a: Analysis) -> Iterator[Check]:
-    """Check whether pairs alternated window by window, and whether that favours a primary side."""
+    """Check whether pairs alternated window by window, and if turns slow a side of the primary."""
     compared = {cell for c in a.comparisons for cell in (c.reference, c.candidate)}
     runs = a.loaded.runs
     reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])

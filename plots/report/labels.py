@@ -20,7 +20,7 @@ def line_label(a: Analysis, point: Point) -> str:
 
 
 def page_arm(a: Analysis, point: Point) -> str:
-    """Return the arm in whose figure a point is drawn; an arm of some cells joins its `over`."""
+    """Return the arm whose figure shows a point: its own, or `over` of an arm of some cells."""
     arm = a.loaded.study.arms.get(point.arm)
     return arm.over or point.arm if arm and arm.cells else point.arm
 
@@ -42,7 +42,7 @@ def sides(of: Analysis | Comparison) -> tuple[str, str]:
 
 
 def over(of: Analysis | Comparison) -> str:
-    """Name the ratio of candidate to reference: 'B / A', or for cells 'x/b over x/a'."""
+    """Name the ratio of candidate to reference: 'B / A', or 'B over A' if a name contains '/'."""
     first, second = sides(of)
     return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
 

@@ -35,7 +35,7 @@ Part = str | list[str] | Cells  # a paragraph, a list, a table
 
 @dataclass(frozen=True)
 class Section:
-    """Contents of one heading. `depth`: 0 is open, 1 folded in HTML, 2 folded and in HTML alone."""
+    """What stands under a heading. HTML folds it at `depth` 1 and 2, report.md omits it at 2."""
 
     title: str
     parts: Sequence[Part]
@@ -54,7 +54,7 @@ class Page:
 
 
 def page(a: Analysis, whole: Sequence[Statement], drawn: Sequence[str]) -> Page:
-    """Make a study's page of its findings `whole`, its filled sections and the figures `drawn`."""
+    """Make a study's page: findings `whole`, sections that are not empty, and figures `drawn`."""
     # anybody wrote logs, studies and sites
     prose = _environment(finalize=lambda value: clean(str(value), 1000))
     template = prose.get_template("prose.j2")

@@ -85,10 +85,10 @@ def _read_points(path: Path) -> pd.DataFrame:
 
 
 def _scaled(rates: pd.DataFrame) -> pd.DataFrame:
-    """Add each rate's curve (strong if it has a global batch, else weak) and efficiencies.
+    """Add each rate's curve (strong if it has a global batch, else weak) and two efficiencies.
 
-    The baseline has the same source and batch. For `own` it is the backend's one rank, for `common`
-    it is `single`. Without it the efficiency is nan. Raises UsageError if a point has two rates.
+    `own` is against one rank of the backend, `common` against `single`, both at the same source and
+    batch. Without that baseline it is nan. Raises UsageError if a point has two rates.
     """
     strong = rates["global_batch"].notna()
     batch = rates["global_batch"].where(strong, rates["batch_per_rank"])

@@ -338,7 +338,7 @@ PROVENANCE = (Column(itemgetter(0), "part"), Column(itemgetter(1), "recorded"))
 
 
 def provenance(a: Analysis) -> Iterator[tuple[str, str]]:
-    """Yield (part, text) of versions, git, env and platform; values that differ have counts."""
+    """Yield (part, text) for versions, git, env and platform; if values differ, with run counts."""
     recorded = a.loaded.runs["recorded"].tolist()
     for part in ("versions", "git", "env", "platform"):
         texts = []
@@ -410,7 +410,7 @@ def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
 
 
 def summarise(a: Analysis, data: dict[str, Any]) -> None:
-    """Put each table's records into `data` at its key; skip 'a.b' where `data['a']` is None."""
+    """Put each table's records into `data` at its key; omit 'a.b' if `data['a']` is None."""
     whole = [one for one in tables(a) if one.key]
     for one in whole:
         # tables of one key show parts of its records

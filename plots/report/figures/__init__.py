@@ -42,7 +42,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 
 def _scaling(a: Analysis) -> Iterator[tuple[str, Figure]]:
-    """Yield (name, figure) of each arm of several sizes: first over ranks, then over batches."""
+    """Yield (name, figure) of curves over ranks, then over batches, per arm of several sizes."""
 
     def page(row: Throughput) -> tuple[str, str]:
         return "batch" if row.curve == "batch" else "scaling", page_arm(a, row.point)

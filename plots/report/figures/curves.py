@@ -44,8 +44,8 @@ def size(row: Throughput | Efficiency | Bound) -> int:
 def scaling(a: Analysis, rows: Sequence[Throughput], scaled: Sequence[Efficiency]) -> Figure:
     """Draw images/s and, if `scaled` is not empty, efficiency below it.
 
-    A column has one curve at one fixed value, such as weak at 16 images per rank. `scaled` has
-    efficiencies, all against one plain process or all against each cell's one rank.
+    Each curve has a column for each of its fixed sizes, such as weak at 16 images per rank. The
+    efficiencies in `scaled` must all be of one `kind`.
     """
     batch = rows[0].curve == "batch"
     lines = {(r.curve, fixed(r.point, r.curve)) for r in rows}

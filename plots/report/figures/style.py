@@ -113,7 +113,7 @@ def reach(estimates: Estimates, *others: float) -> Extent:
 def panels(
     rows: int, columns: int, row_in: float, names: int = 0
 ) -> tuple[Figure, list[list[Axes]]]:
-    """Make a figure with room for `names` legend entries; return it and axes [row][column]."""
+    """Return (figure, axes[row][column]); a row has `row_in` inches, the legend `names` entries."""
     lines = -(-names // _NAMES_IN_LINE)
     ratios = [row_in] * rows + [0.21 * lines] * bool(lines)
     figure = Figure(figsize=(_WIDTH_IN, sum(ratios) + 0.5 + _CAPTION_IN))
@@ -236,7 +236,7 @@ def strip(figure: Figure) -> None:
 
 
 def bars_explained(estimates: Estimates, unit: str = "launches") -> str:
-    """Explain n, bars and dots of a figure; `unit` is what intervals are over, as 'launches'."""
+    """Say in words what n, bars and dots of a figure are; bars are intervals over `unit`."""
     n = sorted({e.n for e in estimates})
     remarks = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
     remarks[0] += ": one launch, no interval" if n[-1] == 1 else " launches"

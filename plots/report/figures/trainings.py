@@ -24,7 +24,7 @@ _FAR = 60  # percent: an epoch below it is left of where trainings differ
 def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     """Draw accuracy against epochs and seconds; with a target, also the share that reached it.
 
-    One training of each cell is bold: that of the same seed, if the cell has it.
+    One training of each cell is bold; where possible, its seed is the same in all cells.
     """
     targets = sorted({row.target for row in rows if row.target is not None})
     n = 2 + bool(targets)
@@ -72,7 +72,7 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
 def _draw_cell(
     axes: Sequence[Axes], row: Trained, usual: Training, name: str, style: dict[str, Any]
 ) -> None:
-    """Draw a cell's accuracies, bold for the seed of `usual`; on a third axes, the share done."""
+    """Draw a cell's trainings, one with the seed of `usual` in bold; on axes[2], the share done."""
     same = (t for t in row.trainings if (t.seed, t.index) == (usual.seed, usual.index))
     chosen = next(same, row.usual)
     faint = style | {"marker": "", "linewidth": 0.8, "alpha": _FAINT, "zorder": 1.5}
