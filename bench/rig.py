@@ -145,7 +145,7 @@ def assemble(
     parity_elements: int = SAMPLED,
     weights_apart: bool = False,
 ) -> Rig:
-    """Assemble a rank's rig for a `with` block, and log the start. All ranks must call this.
+    """Assemble what one rank trains with, for a `with` block; log the start. All ranks call this.
 
     In `parity_steps`, at most `parity_elements` values of each gradient are checked. With
     `weights_apart` ranks draw different weights, to test that all get rank 0's. Raises UsageError.

@@ -73,7 +73,7 @@ def _row(name: str, text: str) -> str:
 
 
 def reported(do: Callable[[], int | None]) -> int:
-    """Run `do`; return its exit code, 130 after Ctrl-C, 2 on UsageError, OSError or ImportError."""
+    """Run `do`; return its code, 130 on Ctrl-C, or print a Usage-, OS- or ImportError, return 2."""
     trace, code = "", 1  # of the user's own code
     try:
         code = do() or 0

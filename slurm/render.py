@@ -130,7 +130,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _launches(groups: Iterable[TurnGroup], fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Return each launch with its groups of run lines; `fields` are options on the run lines."""
+    """Return each launch's index, seed and groups of command lines, with the options `fields`."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
     launches: dict[int | None, dict[str, Any]] = {}
     for runs, apart in groups:

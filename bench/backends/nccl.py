@@ -63,7 +63,7 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
 @contextmanager
 def listening(env: MutableMapping[str, str]) -> Iterator[Path]:
-    """Let an NCCL that starts in the block log its connections to a file; yield the file's path.
+    """Let NCCL, if it starts in the block, write its connections to a file; yield the file's path.
 
     In the block `env` has NCCL's debug variables. If the user has set NCCL_DEBUG, `env` stays as it
     is, and the file is not written. The block's end deletes the file and restores the variables.

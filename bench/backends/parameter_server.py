@@ -29,7 +29,7 @@ _POLL_S = 5e-5  # waiting servers sleep, so that workers have the cores
 
 @dataclass
 class HeldKey:
-    """A key, which is a bucket of parameters, as its server holds it."""
+    """What a server holds of one key: parameters, their optimiser, and what workers pushed."""
 
     parameter: torch.nn.Parameter  # a vector
     optimizer: torch.optim.Optimizer
@@ -220,7 +220,7 @@ class Key(Bucket):
             self.hand_out()
 
     def pull(self) -> None:
-        """Fetch the server's present parameters by an empty push, for `set_parameters`."""
+        """Fetch the server's present parameters into `flat`, for `set_parameters` to copy."""
         self._server.requests.Send(np.empty(0, np.uint8), self.holder, self.number)
         self._server.answers.Recv(self.flat.numpy(), self.holder, self.number)
 

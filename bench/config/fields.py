@@ -287,7 +287,7 @@ class Fields(Options):
 
     @property
     def steps(self) -> int:
-        """Optimiser updates until the windows end, without the trainings that `epochs` adds."""
+        """Optimiser updates until the windows end; `epochs` trains anew after that, uncounted."""
         return self.warmup_steps + self.windows * (self.lead_in_steps + self.steps_per_window)
 
     @property

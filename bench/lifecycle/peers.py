@@ -48,7 +48,7 @@ def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, st
 
 
 def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
-    """Read the events of one name; parse no other lines, as a log may hold many steps."""
+    """Read the events of one name, parsing no other line; [] if `log` is None or unreadable."""
     start = b'{"event": "%s"' % name.encode()
     try:
         lines = [] if log is None else log.read_bytes().splitlines()

@@ -231,8 +231,8 @@ ALONE = Turns()
 class SharedTurns(Turns):
     """One process's part in the turns of several worlds.
 
-    `counters` returns clock ticks by name. The worlds of a node must meet within 80 % of
-    `stall_timeout_s`, before the watchdog takes their waiting for a stall.
+    `counters` returns this process's and its node's clock ticks by name. The worlds of a node must
+    meet within 80 % of `stall_timeout_s`, before the watchdog takes their waiting for a stall.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The network to train, by its name in torchvision or networks.py, or from the user's factory.
 
-Networks, scores and images are refused if backends would do different work with them.
+Networks that backends would train differently are refused, as are unusable outputs and images.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AT_ONCE = 500 * 32 * 32  # pixels
 
 
 def build_model(config: RunConfig, classes: int) -> nn.Module:
-    """Build the model of `config` with seeded weights. Raises UsageError if unknown or unfit."""
+    """Build `config`'s model with seeded weights. Raises UsageError if it is unknown or faulty."""
     seed_all(config.seed)
     name = config.model
     place = f"bench.models.networks:{name}" if name in NETWORKS else name

@@ -1,4 +1,4 @@
-"""Judgement of a run by its log: state, reason, ranks' messages, and what a log must show."""
+"""Judgement of a run by its log: state, reason, ranks' messages, and what an ok log must show."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
 
 
 def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterator[str]:
-    """Yield in words what is missing or wrong in a log whose `end` says ok."""
+    """Yield in words what is missing or wrong in a log whose `end` says ok; use only the first."""
     of: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         of[event["event"]].append(event)

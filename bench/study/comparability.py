@@ -169,7 +169,7 @@ def work_of(facts: Facts) -> Facts:
 
 
 def varied_of(facts: Facts) -> Facts:
-    """Return the facts in which a study's arms may differ: the work, and options of backends."""
+    """Return facts that may differ between a study's arms: what is computed, backends' options."""
     return {k: v for k, v in facts.items() if k in VARIED or k.startswith(TUNED)}
 
 

@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def candidate(self) -> str:
-        """The candidate's cell."""
+        """The candidate's cell, which is a backend with its transport, as 'horovod/mpi'."""
         return self.candidate_point.cell
 
     @property
@@ -248,8 +248,8 @@ def another_day(
     """Predict an interval for the ratio in another session; None if `paired` has no interval.
 
     `sessions` names each launch's session. From three sessions on, `paired` must be over sessions,
-    and the result is Student's prediction interval at `level`. With fewer, the ratio's interval is
-    widened by an assumed deviation between sessions: TAU, or TAU_EMULATED if `emulated`.
+    and the result is Student's prediction interval at error rate `level`. With fewer, the ratio's
+    interval is widened by an assumed deviation between sessions: TAU; if `emulated`, TAU_EMULATED.
     """
     ends = paired.interval(level)
     if ends is None or paired.error_log is None:

@@ -151,7 +151,7 @@ def others_share(run: Run) -> float | None:
     """Estimate the share of processor time that others took, on the host where it is largest.
 
     Others are processes outside the run, and other virtual machines on the host's hardware. Returns
-    None if the log lacks a counter, or is of a parameter server before version 1.0.
+    None if the log lacks a counter, or is of a parameter server before version 2.0.
     """
     if run.host.get("servers"):
         return None

@@ -19,7 +19,7 @@ _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A planned run with its state as logged; `words` are the last messages of its ranks."""
+    """A planned run and its state by its log; `words` are errors of its ranks or its launcher."""
 
     run: PlannedRun
     state: str
@@ -85,7 +85,7 @@ def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[PlannedR
 
 
 def _is_parted(group: Sequence[RunStatus]) -> bool:
-    """Return whether a run is not ok, or runs other than `single` differ in hosts or allocation."""
+    """Check if a run is not ok, or runs (those of `single` aside) differ in hosts or allocation."""
     places = {(s.hosts, s.allocation) for s in group if s.run.point.cell != "single"}
     return len(places) > 1 or any(status.state != "ok" for status in group)
 

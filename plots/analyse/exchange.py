@@ -29,7 +29,7 @@ _OTHER_WORK = (*comparability.VARIED, *comparability.BUCKETS)  # in which twins 
 
 @dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """Mean seconds of a step's parts, of that step, and of the same step while no part is timed."""
+    """Mean seconds of a step's parts, of that step, and of it untimed (None: not measured)."""
 
     point: Point
     parts: Mapping[str, Estimate]  # those of SHOWN

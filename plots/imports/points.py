@@ -187,7 +187,7 @@ def _mean(quantity: str, x: pd.Series[float]) -> float:
 
 
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
-    """Yield a point for each quantity of each size, averaged over lines, epochs or runs."""
+    """Yield a mean for each quantity, source, backend and size; append doubts to `warnings`."""
     grouped: Any = values.groupby([*POINT, "quantity"], dropna=False)
     for (*point, quantity), rows in grouped:
         numbers, how, left_out = _over_ranks(rows, quantity, form)

@@ -20,7 +20,7 @@ def line_label(a: Analysis, point: Point) -> str:
 
 
 def page_arm(a: Analysis, point: Point) -> str:
-    """Return the arm whose figure shows a point: its own, or `over` of an arm of some cells."""
+    """Return the arm whose figure shows a point: its own; for an arm of only some cells, `over`."""
     arm = a.loaded.study.arms.get(point.arm)
     return arm.over or point.arm if arm and arm.cells else point.arm
 

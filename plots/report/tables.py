@@ -250,7 +250,7 @@ SERVED = (
 
 
 def throughput(a: Analysis) -> tuple[Column, ...]:
-    """Choose columns of speed, and of each other resource that at least one point has."""
+    """Return the columns of speed, and those of memory and FLOP/s that at least one point has."""
     resources = (
         Column("rank_memory_bytes", "rank's memory MB [95 %]", megabytes),
         Column("device_memory_bytes", "device memory MB [95 %]", megabytes),

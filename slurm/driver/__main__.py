@@ -1,4 +1,4 @@
-"""python -m slurm.driver OPTIONS -- COMMON: a job's options, then those that all runs share."""
+"""Do a job's runs, or its report: python -m slurm.driver JOB_OPTIONS -- OPTIONS_OF_ALL_RUNS."""
 
 from __future__ import annotations
 

@@ -235,9 +235,9 @@ class SlurmJob(LocalJob):
         return 1 if self.failed or self.left else 0
 
     def finish(self, code: int, refused: str) -> None:
-        """Record the job's end in its diary; with `options.requeue`, requeue it if runs are left.
+        """Record the job's end; with `options.requeue`, requeue it if runs are left and one began.
 
-        `code` is the job's exit code, `refused` the error that ended the job, or ''.
+        Not after SIGTERM. `code` is the exit code, `refused` the error that ended the job, or ''.
         """
         try:
             reason = f"refused: {refused}" if refused else self._why()
@@ -320,7 +320,7 @@ class SlurmJob(LocalJob):
 
 
 def look_at_runs(folder: StudyFolder) -> tuple[Study, list[RunStatus]]:
-    """Return the study in a folder's study.toml, and the state of each run asked for so far."""
+    """Return the study kept in a folder, and the state of each run asked for, as if none runs."""
     study = folder.kept()
     assert study is not None, "a job keeps it before its first run"
     planned = plan(study, folder.asked_launches(study), folder.runs)
