@@ -37,9 +37,7 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
 def seal(before: bytes, line: bytes) -> bytes:
     """Return `line`, an `end` or `exit`, with a digest of itself and all bytes `before` it."""
     head = line.removesuffix(b"}\n")
-    digest = hashlib.sha256(before)
-    digest.update(head)
-    return head + _SEAL + digest.hexdigest().encode() + b'"}\n'
+    return head + _SEAL + hashlib.sha256(before + head).hexdigest().encode() + b'"}\n'
 
 
 def finite(value: Any) -> Any:

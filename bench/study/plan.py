@@ -13,6 +13,7 @@ from bench.backends.catalogue import parts
 from bench.config import Curve, RunConfig, UsageError, make_config
 from bench.config.rules import undivided
 from bench.study.definition import Point, Study
+from bench.study.looks import MIN_LAUNCHES
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
@@ -92,7 +93,8 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
     """Return the runs of each launch, in order.
 
     A launch depends on the study and its own index alone, so more launches do not change earlier
-    ones. Raises UsageError if no run is planned, or if one is invalid.
+    ones. A baseline, `single`, runs in the first MIN_LAUNCHES launches alone. Raises UsageError if
+    no run is planned, or if one is invalid.
     """
     if not (curves := points(study)):  # one that says what is fixed beforehand may name none
         raise UsageError("the study plans no run; add cells and scaling")
@@ -101,9 +103,12 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
     first = {point: config_of(study, point, curves[point]) for point in to_check}
     planned, sha256 = [], study.sha256
     every = orders(study, list(first))
+    sides = {side for pair in study.comparisons for side in pair}
+    baselines = {p for p in first if sides and p.cell == "single" and p[:2] not in sides}
     for launch, order in zip(range(launches), every, strict=False):  # it has no end
         runs = []
-        for position, point in enumerate(order):
+        left_out = baselines if launch >= MIN_LAUNCHES else ()
+        for position, point in enumerate(p for p in order if p not in left_out):
             run_id = f"launch{launch:02d}-{position:02d}-{point.name}"
             place: dict[str, Any] = {"launch": launch, "position": position, "study_sha256": sha256}
             # the seed is equal for all cells of a launch: same initial weights, same data and order

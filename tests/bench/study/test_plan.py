@@ -60,6 +60,17 @@ def test_every_launch_has_every_point_once(tmp_path: Path) -> None:
         assert {run.config.seed for run in launch} == {7 + index}
 
 
+def test_a_baseline_ends_after_six_launches_unless_it_is_compared(tmp_path: Path) -> None:
+    alone = {"cells": 'cells = ["single"]', "world_sizes": "world_sizes = [1]"}
+    arms = '[arms.a]\n[arms.b]\nmemory_format = "channels_last"\n'
+    baseline = small(tmp_path, cells='cells = ["single", "ddp/mpi", "horovod/mpi"]')
+    compared = read_study(write(tmp_path, SMALL + arms, **alone))
+    for study, counts in ((baseline, [1] * 6 + [0] * 2), (compared, [2] * 8)):
+        launches = plan(study, 8, RUNS)
+        assert [sum(r.point.cell == "single" for r in runs) for runs in launches] == counts
+        assert [r.config.position for r in launches[7]] == list(range(len(launches[7])))
+
+
 def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
     study = small(tmp_path)
     orders = [[run.point.name for run in launch] for launch in plan(study, 60, RUNS)]
