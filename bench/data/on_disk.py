@@ -151,10 +151,7 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
 
 
 def _published(config: RunConfig, folder: Path, held_out: bool) -> Any:
-    """Read a published data set from `folder`. Raises UsageError if files are missing or changed.
-
-    torchvision opens only files with the published checksum, so no stranger's pickle is run.
-    """
+    """Read a published data set from `folder`. Raises UsageError if a file is missing or changed."""
     name, part = config.dataset, "test" if held_out else "train"
     source = getattr(_TORCHVISION.datasets, name.upper())
     chosen = {"split": part} if name == "svhn" else {"train": not held_out}

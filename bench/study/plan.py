@@ -93,8 +93,7 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
     """Return the runs of each launch, in order.
 
     A launch depends on the study and its own index alone, so more launches do not change earlier
-    ones. A baseline, `single`, runs in the first MIN_LAUNCHES launches alone. Raises UsageError if
-    no run is planned, or if one is invalid.
+    ones. Raises UsageError if no run is planned, or if one is invalid.
     """
     if not (curves := points(study)):  # one that says what is fixed beforehand may name none
         raise UsageError("the study plans no run; add cells and scaling")
@@ -103,12 +102,10 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
     first = {point: config_of(study, point, curves[point]) for point in to_check}
     planned, sha256 = [], study.sha256
     every = orders(study, list(first))
-    sides = {side for pair in study.comparisons for side in pair}
-    baselines = {p for p in first if sides and p.cell == "single" and p[:2] not in sides}
+    runs_of = {point: launches_of(study, point, launches) for point in first}
     for launch, order in zip(range(launches), every, strict=False):  # it has no end
         runs = []
-        left_out = baselines if launch >= MIN_LAUNCHES else ()
-        for position, point in enumerate(p for p in order if p not in left_out):
+        for position, point in enumerate(p for p in order if launch < runs_of[p]):
             run_id = f"launch{launch:02d}-{position:02d}-{point.name}"
             place: dict[str, Any] = {"launch": launch, "position": position, "study_sha256": sha256}
             # the seed is equal for all cells of a launch: same initial weights, same data and order
@@ -117,6 +114,13 @@ def plan(study: Study, launches: int, runs_dir: Path) -> list[list[PlannedRun]]:
             runs.append(PlannedRun(run_id, point, first[point].model_copy(update=place)))
         planned.append(runs)
     return planned
+
+
+def launches_of(study: Study, point: Point, launches: int) -> int:
+    """Return in how many of `launches` a point runs: a baseline in the first MIN_LAUNCHES alone."""
+    sides = {side for pair in study.comparisons for side in pair}
+    is_baseline = sides and point.cell == "single" and point[:2] not in sides
+    return min(launches, MIN_LAUNCHES) if is_baseline else launches
 
 
 def orders(study: Study, every: Sequence[Point]) -> Iterator[list[Point]]:

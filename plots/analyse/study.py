@@ -19,7 +19,7 @@ from bench.study.comparability import EMULATE, usual
 from bench.study.comparison import Comparison, compare
 from bench.study.definition import Point, Study
 from bench.study.frames import Loaded
-from bench.study.plan import config_of, points
+from bench.study.plan import config_of, launches_of, points
 from bench.study.points import CURVES, NotCompared, Table, alone, by_point, tabulate
 from bench.study.stats import Estimate
 from plots.analyse import exchange, scaling
@@ -152,9 +152,10 @@ def analyse(
     planned, missing = planned_points(study), list[NotCompared]()
     held = {p: {launch.number for launch in launches} for p, launches in table.launches.items()}
     gaps = [  # launches beyond those planned do not stand in
-        Gap(curve, point, study.launches, missed)
+        Gap(curve, point, launches, missed)
         for curve, point in planned
-        if (missed := tuple(b for b in range(study.launches) if b not in held.get(point, ())))
+        for launches in [launches_of(study, point, study.launches)]
+        if (missed := tuple(b for b in range(launches) if b not in held.get(point, ())))
     ]
     facts, observed = runs["facts"].tolist(), tabulate(loaded.observed)
     by_design = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED, *study.varied)

@@ -169,10 +169,7 @@ def changes(
 
 
 def _differences(studies: Sequence[Analysis]) -> list[tuple[str, ...]]:
-    """List facts in which studies differ: (name, value in the first study, in the second, ...).
-
-    Facts that come from a point's size, a framework's knobs or the launch are left out.
-    """
+    """List facts in which studies differ by more than size or knobs: (name, values by study)."""
     by_study = []
     for a in studies:
         by_name = {_HOSTS: {host for hosts in a.loaded.runs["hosts"] for host in hosts}}

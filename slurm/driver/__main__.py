@@ -24,10 +24,7 @@ except ModuleNotFoundError as absent:
 
 
 def _here(options: JobOptions, common: list[str]) -> int:
-    """Do runs without Slurm, under the study's lock; return exit status. Raises UsageError.
-
-    mpirun inherits the lock, so that a run which outlives a killed job still holds the lock.
-    """
+    """Do runs without Slurm, under the study's lock; return exit status. Raises UsageError."""
     program = os.environ.get("MPIRUN", "mpirun")
     if shutil.which(program) is None:
         cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."

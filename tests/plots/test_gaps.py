@@ -34,6 +34,15 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     ] == [("weak", "horovod/mpi", 2, 16, (5,)), ("strong", "horovod/mpi", 2, 16, (5,))]
 
 
+def test_a_baseline_is_planned_in_six_launches(tmp_path: Path) -> None:
+    logs.study(tmp_path, launches=8)
+    logs.study_toml(tmp_path, launches=8, more=PLAN)
+    for lost, baseline in (("[67]-*-single-*", []), ("5-*-single-*", [(5,)] * 2)):
+        for path in (tmp_path / "runs").glob(lost):
+            path.unlink()
+        assert [gap.missing for gap in analyse(load(tmp_path)).gaps] == baseline
+
+
 def test_a_study_with_a_mistake_is_refused(tmp_path: Path) -> None:
     logs.write(tmp_path / "single.jsonl", logs.config("single"), 0.1)
     logs.study_toml(tmp_path, more="lanches = 3\n")
