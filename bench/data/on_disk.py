@@ -151,7 +151,7 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Own:
 
 
 def _published(config: RunConfig, folder: Path, held_out: bool) -> Any:
-    """Read a published data set from `folder`. Raises UsageError if a file is missing or changed."""
+    """Read a published data set. Raises UsageError if a file is missing or has changed."""
     name, part = config.dataset, "test" if held_out else "train"
     source = getattr(_TORCHVISION.datasets, name.upper())
     chosen = {"split": part} if name == "svhn" else {"train": not held_out}
