@@ -113,7 +113,9 @@ def _live(
         passed = load(turns)(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
-    # the kernel ends what hangs after Python has shut down its threads
+    # the kernel ends what hangs after Python has shut down its threads; the watchdog, begun anew,
+    # comes later
+    pulse.tick()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, config.stall_timeout_s)
     return 0 if passed else FAILED
