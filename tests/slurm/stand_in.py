@@ -109,8 +109,9 @@ def behave(how: str, config: RunConfig) -> None:
         case "hang":
             start(config)
             time.sleep(60)
-        case "slow":
-            time.sleep(1)
+        case "held" if config.log_path is not None:  # until a test has seen what it waits for
+            while not config.log_path.with_name("go").exists():
+                time.sleep(0.02)
             complete(config)
         case "litter":  # as data workers do where mpirun kills all that would remove it
             tempfile.mkdtemp(prefix="pymp-")

@@ -145,14 +145,14 @@ def test_status_shows_every_state_and_a_signal_says_how_to_go_on(cli: Cli) -> No
 
 
 def test_a_killed_command_leaves_a_lock_until_its_driver_ends(cli: Cli) -> None:
-    slow = dict.fromkeys(range(4), "slow")  # four starts outlast the one of the second command
-    process = start_process(cli.command("run"), environment(cli.top, slow))
+    process = cli.start("run", behaviours={0: "held"})
     wait_for(cli.log(0, 0).with_suffix(".out").exists)
     process.kill()
     process.wait()
     code, _, err = cli("run")
     rule = "another job of this study is running, or being submitted; wait for it or stop it"
     assert (code, err) == (2, f"error: {cli.folder}: {rule}\n")
+    cli.log(0, 0).with_name("go").touch()
     wait_for(lambda: cli("status")[1].endswith("4 runs: 4 ok\n"))
     process.communicate()
 
