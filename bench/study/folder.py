@@ -115,9 +115,11 @@ class StudyFolder:
         except OSError as error:
             where = f"{error.filename}: {error.strerror}"
             raise UsageError(f"{where}; choose another --results") from None
-        for _ in range(20):  # for a second: somebody may only be asking whether it is taken
+        tries = 20.0  # a second; a minute where somebody who only asks was paused as he did so
+        while tries > 0:
             if take_lock(file, alone=True):
                 return file
+            tries -= 1 if self.is_locked() else 1 / 60
             time.sleep(0.05)
         file.close()
         taken = "another job of this study is running, or being submitted"
