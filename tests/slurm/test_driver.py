@@ -75,8 +75,7 @@ def test_who_does_not_end_in_time_is_killed(tmp_path: Path, steps: Steps) -> Non
     step = hasty.start(["sleep", "60"], tmp_path / "a", limit_s=1)
     signal.signal(signal.SIGTERM, handler)
     (ended,) = hasty.wait(step)
-    assert (ended.code, ended.timed_out, ended.shot) == (KILLED, True, False)
-    assert ended.wall_s >= 1
+    assert (ended.wall_s >= 1, *ended[:2], ended.shot) == (True, KILLED, True, False)
     step = steps.start([*PYTHON, "import os; os.kill(os.getpid(), 9)"], tmp_path / "b", limit_s=60)
     assert steps.wait(step)[0].shot
 
