@@ -57,6 +57,7 @@ class Horovod(Backend):
         self._hvd.barrier()
 
     def close(self) -> None:
+        self.barrier()  # a rank that leaves with an error ends one that has yet to say why
         self._hvd.shutdown()
         if self._rendezvous is not None:
             self._rendezvous.stop()
