@@ -26,6 +26,7 @@ _TOOLS = {
     "collectives": "bench.tools.collectives",
     "timeline": "bench.tools.timeline",
 }
+_RANK_0_COMES_S = 10.0  # where it does not, another rank says why it leaves
 RunBody = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked
 
 
@@ -79,10 +80,9 @@ def start(
                 say(f"note: {note}")
             log = RunLog(config.log_path)
     except UsageError as error:
-        if rank:
-            time.sleep(endings.RANK_0_SPEAKS_S)
-        else:
-            say(f"error: {error}")
+        if rank:  # once rank 0 has spoken, which may start late, the launcher ends this one
+            time.sleep(_RANK_0_COMES_S)
+        say(f"error: rank {rank}: {error}" if rank else f"error: {error}")
         if launch is not None and launch.size > 1:
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
