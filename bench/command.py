@@ -113,9 +113,7 @@ def _live(
         passed = load(turns)(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
-    # the kernel ends what hangs after Python has shut down its threads; the watchdog, begun anew,
-    # comes later
-    pulse.tick()
+    pulse.tick()  # the watchdog counts anew, so the kernel is first; it needs none of our threads
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, config.stall_timeout_s)
     return 0 if passed else FAILED
