@@ -135,7 +135,7 @@ def _comparison(a: Analysis, c: Comparison) -> str:
     ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
     nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
     place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
-    place = f"on {ranks(c.world_size)}{_way(c)} {place}"
+    place = f"on {ranks(c.world_size)} of {count(c.batch_per_rank, 'image')}{_way(c)} {place}"
     place += ", where nothing is exchanged" if c.world_size == 1 else ""
     n = count(c.paired.n, "launch")
     if c.equal:
@@ -237,11 +237,11 @@ def _emulated(a: Analysis) -> Iterator[str]:
     """Yield sentences on emulation: what slept, what is real, how many ranks fill the cores."""
     if not a.timelines:
         return
-    which = "All compute" if a.emulated() else "Compute of the runs that are marked so"
+    which = "each rank" if a.emulated() else "each rank of the runs that are marked so"
     names = " and ".join(timeline.split()[0] for timeline in a.timelines)
     yield (
-        f"{which} slept as {names} says, in proportion to the images of a rank. Parameters, hooks, "
-        "fusion, exchange and optimiser step are real."
+        f"Compute is emulated: {which} slept as long as {names} says for its images. "
+        "Parameters, hooks, fusion, exchange and optimiser step are real."
     )
     busy: dict[int, float] = defaultdict(float)
     for row in a.throughput:

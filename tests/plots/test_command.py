@@ -29,7 +29,7 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     (primary,) = [c for c in compared if c["primary"]]
     low, high = (100 * (1 / end - 1) for end in primary["interval"][::-1])
     assert lines[0].startswith("DDP is ")
-    assert "1 rank over MPI on this machine, where nothing is exchanged" in lines[0]
+    assert "1 rank of 16 images over MPI on this machine, where nothing is exchanged" in lines[0]
     assert f"({low:.1f} to {high:.1f} %, 6 launches)" in lines[0]
     assert lines[1].startswith("DDP faster at 3 of 3 points (by ")
     assert "equal work" in lines[2]

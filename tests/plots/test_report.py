@@ -153,7 +153,7 @@ def test_another_study_shows_the_scaling_beside_a_verdict(tmp_path: Path) -> Non
         "## Scaling curves: Throughput (emulated)",
         "## Scaling curves: Scaling (emulated)",
     ]
-    assert "Curves: All compute slept as resnet50-p100-32px.json says" in text
+    assert "Curves: Compute is emulated: each rank slept as long as resnet50-p100-32px" in text
     differ = "on 2 ranks (4 images per rank) DDP is ahead (Horovod / DDP = 0.944"
     assert f"Real and emulated differ: with real compute {differ}" in text
     assert "on 8 ranks (2048 images per rank) Horovod is ahead (Horovod / DDP = 1.044" in text
