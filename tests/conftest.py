@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 
 
-def pytest_configure() -> None:
-    """Give each of several test processes temporary files of its own.
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several test processes, of several suites too, temporary files of its own.
 
     An mpirun that ends clears the folder in which another one, of the same user, is just starting:
     that one then says "The PMIx server's listener thread failed to start".
     """
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        folder = Path(tempfile.gettempdir()) / f"tests-{os.getuid()}-{worker}"
-        folder.mkdir(exist_ok=True)
-        os.environ["TMPDIR"] = str(folder)
+        folder = tempfile.TemporaryDirectory(prefix=f"{worker}-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["TMPDIR"] = folder.name
         tempfile.tempdir = None  # it remembers the first answer
 
 
