@@ -164,6 +164,7 @@ def test_who_has_no_turn_is_stopped_and_takes_no_time(watched: Watched) -> None:
             if process.world == turn[0].holder:
                 worked[process] += turn[-1].seen[process][1] - turn[0].seen[process][1]
             else:
-                assert {state for state, _ in seen} == {"T"}, (process, turn[0].serial, seen)
+                # R, if it takes no time: it stops as soon as it gets a core
+                assert {state for state, _ in seen} <= {"T", "R"}, (process, turn[0].serial, seen)
                 assert len({spent for _, spent in seen}) == 1, (process, turn[0].serial, seen)
     assert all(spent for process, spent in worked.items() if process.kind == "rank"), worked
