@@ -115,7 +115,7 @@ class StudyFolder:
         except OSError as error:
             where = f"{error.filename}: {error.strerror}"
             raise UsageError(f"{where}; choose another --results") from None
-        tries = 20.0  # a second; a minute where somebody who only asks was paused as he did so
+        tries = 20.0  # a second where a job has the lock, a minute where somebody only asks for it
         while tries > 0:
             if take_lock(file, alone=True):
                 return file

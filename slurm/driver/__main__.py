@@ -34,7 +34,7 @@ def _here(options: JobOptions, common: list[str]) -> int:
         lock = int(handed)
     else:
         held = folder.lock()
-        lock = held.fileno()
+        lock = held.fileno()  # mpirun inherits it: a run that outlives a killed job holds it on
     folder.keep_study(options.study)
     return LocalJob(options, common, read_groups(sys.stdin.read()), [lock]).work()
 

@@ -6,11 +6,13 @@ import errno
 import fcntl
 import os
 from pathlib import Path
+from threading import Timer
 from unittest.mock import Mock
 
 import pytest
 
 from bench.config import UsageError
+from bench.study.disk import take_lock
 from bench.study.folder import StudyFolder
 from tests.slurm.conftest import Calls
 from tests.slurm.stand_in import install
@@ -44,6 +46,17 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     assert line.startswith(f"{folder.path} holds jobs that were {how}")
     assert line.endswith(": a study stays with one; choose another --results")
     assert not (tmp_path / "queue").exists()
+
+
+def test_a_lock_is_waited_for_if_somebody_only_asks(tmp_path: Path) -> None:
+    """For longer than a second, as he may be paused; a job that has the lock is an error."""
+    folder = StudyFolder(tmp_path, "small")
+    with folder.lock(), pytest.raises(UsageError, match="another job of this study is running"):
+        folder.lock()
+    with (folder.path / "jobs.jsonl").open() as asker:
+        assert take_lock(asker, alone=False)
+        Timer(3, asker.close).start()
+        folder.lock().close()
 
 
 def test_a_file_system_without_locks_is_named(

@@ -138,12 +138,11 @@ def test_a_failed_run_is_recorded_with_its_cause_and_does_not_stop_the_others(
 
 
 def test_a_run_that_hangs_is_timed_out(tmp_path: Path) -> None:
-    """And the next one starts, which hangs too: no run is sure to end well within two seconds."""
-    job = Job(tmp_path, {0: "hang", 1: "hang"}, limit_s=2, runs=2)
+    job = Job(tmp_path, {0: "hang"}, limit_s=10, runs=2)  # the second must end well within it
     assert job.finish()[0] == 1
-    assert job.states() == ["timed out"] * 2
+    assert job.states() == ["timed out", "ok"]
     assert last_event(job.runs[0]).items() >= {"timed_out": True, "code": 124}.items()
-    assert look(job.runs[0], False).reason == "timed out after 2 s"
+    assert look(job.runs[0], False).reason == "timed out after 10 s"
 
 
 def test_a_run_whose_log_exists_is_left_alone(tmp_path: Path) -> None:
